@@ -1,0 +1,277 @@
+// What the kernels of the decay family share: chunks of rows padded to whole 64-byte lines, products of them, and the
+// powers of a head's decay. Included per target.
+//
+// Scratch rows are padded with zeros, so that products need no masks; only the caller's arrays are read and written
+// with partial vectors.
+#if defined(STORYTAPE_DECAY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STORYTAPE_DECAY_INL_H_
+#undef STORYTAPE_DECAY_INL_H_
+#else
+#define STORYTAPE_DECAY_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "nn/mixers/kernels/decay.h"
+#include "tensor/buffer.h"
+#include "tensor/simd_targets.h"
+// After simd_targets.h.
+#include "hwy/highway.h"
+#include "tensor/kernels/gemm-inl.h"
+#include "tensor/kernels/lanes-inl.h"
+#include "tensor/kernels/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace storytape {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Vectors of at most a line, so that a padded row is whole vectors on every target.
+template <typename T>
+constexpr size_t kLine = 64 / sizeof(T);
+template <typename T>
+using LineTag = hn::CappedTag<T, kLine<T>>;
+
+template <typename T>
+constexpr size_t Padded(size_t n) {
+  return (n + kLine<T> - 1) / kLine<T> * kLine<T>;
+}
+
+// Where the parts of one (sequence, head) lie in the caller's arrays.
+struct HeadPlace {
+  size_t q, v;        // first row; rows are q_stride, v_stride apart
+  size_t q_stride, v_stride;
+  size_t state, normaliser;  // in S and z
+  size_t tokens;             // in [B, H, T]
+  HeadPlace(const DecayShape& s, size_t b, size_t h)
+      : q((b * s.tokens * s.heads + h) * s.dk),
+        v((b * s.tokens * s.heads + h) * s.dv),
+        q_stride(s.heads * s.dk),
+        v_stride(s.heads * s.dv),
+        state((b * s.heads + h) * s.dk * s.dv),
+        normaliser((b * s.heads + h) * s.dk),
+        tokens((b * s.heads + h) * s.tokens) {}
+};
+
+// Takes one block and cuts it into arrays.
+template <typename T>
+Buffer CutScratch(std::initializer_list<std::pair<T**, size_t>> arrays) {
+  size_t total = 0;
+  for (const auto& [where, size] : arrays) total += Padded<T>(size);
+  Buffer buffer(total * sizeof(T));
+  T* next = reinterpret_cast<T*>(buffer.data());
+  for (const auto& [where, size] : arrays) {
+    *where = next;
+    next += Padded<T>(size);
+  }
+  return buffer;
+}
+
+// C[m×n] (+)= A[m×k]·B[k×n] where B's and C's rows are padded; n is rounded up to vectors.
+template <class D, typename T = hn::TFromD<D>>
+HWY_NOINLINE void Product(D d, size_t m, size_t n, size_t k, const T* a, size_t row_stride, size_t step, const T* b,
+                          size_t ldb, Store store, T* c, size_t ldc) {
+  const size_t lanes = hn::Lanes(d);
+  size_t j = 0;
+  for (; j + (kTileVectors - 1) * lanes < n; j += kTileVectors * lanes) {
+    GemmPanel<kTileVectors, false>(d, m, k, a, row_stride, step, b + j, ldb, T{1}, store, c + j, ldc,
+                                   kTileVectors * lanes);
+  }
+  if (j >= n) return;
+  if constexpr (kTileVectors == 4) {
+    if (j + 2 * lanes < n) {
+      return GemmPanel<3, false>(d, m, k, a, row_stride, step, b + j, ldb, T{1}, store, c + j, ldc, 3 * lanes);
+    }
+    if (j + lanes < n) {
+      return GemmPanel<2, false>(d, m, k, a, row_stride, step, b + j, ldb, T{1}, store, c + j, ldc, 2 * lanes);
+    }
+  }
+  GemmPanel<1, false>(d, m, k, a, row_stride, step, b + j, ldb, T{1}, store, c + j, ldc, lanes);
+}
+
+// phi of (L15) of whole vectors.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Feature(D d, bool elu, V x) {
+  return elu ? EluPlusOne(d, x) : x;
+}
+// phi'(x) from a = phi(x): 1 for x > 0, where a > 1, else a.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V FeatureGrad(D d, bool elu, V a) {
+  return elu ? AtMost(d, a, hn::TFromD<D>{1}) : hn::Set(d, hn::TFromD<D>{1});
+}
+
+// Row i of `to` = row i of `from` through the feature map, padded with zeros.
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE void LoadRows(D d, bool elu, size_t rows, size_t width, const T* from, size_t stride, T* to, size_t ld) {
+  const size_t lanes = hn::Lanes(d);
+  for (size_t i = 0; i < rows; ++i, from += stride, to += ld) {
+    size_t j = 0;
+    for (; j + lanes <= width; j += lanes) hn::StoreU(Feature(d, elu, hn::LoadU(d, from + j)), d, to + j);
+    if (j < width) {
+      const auto x = Feature(d, elu, LoadPartial(d, from + j, width - j));
+      hn::StoreU(hn::IfThenElseZero(hn::FirstN(d, width - j), x), d, to + j);
+      j += lanes;
+    }
+    for (; j < ld; j += lanes) hn::StoreU(hn::Zero(d), d, to + j);
+  }
+}
+
+// to[0..width) = f(from vector, place), or that added. `from` is padded.
+template <class D, class F, typename T = hn::TFromD<D>>
+HWY_INLINE void StoreRow(D d, size_t width, const T* from, T* to, bool add, const F& f) {
+  const size_t lanes = hn::Lanes(d);
+  size_t j = 0;
+  for (; j + lanes <= width; j += lanes) {
+    auto x = f(hn::LoadU(d, from + j), j);
+    if (add) x = hn::Add(x, hn::LoadU(d, to + j));
+    hn::StoreU(x, d, to + j);
+  }
+  if (j == width) return;
+  auto x = f(hn::LoadU(d, from + j), j);
+  if (add) x = hn::Add(x, LoadPartial(d, to + j, width - j));
+  StorePartial(d, x, to + j, width - j);
+}
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE void StoreRows(D d, size_t rows, size_t width, const T* from, size_t ld, T* to, size_t stride, bool add) {
+  for (size_t i = 0; i < rows; ++i) {
+    StoreRow(d, width, from + i * ld, to + i * stride, add, [](auto x, size_t) HWY_ATTR { return x; });
+  }
+}
+
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE void ZeroArray(D d, T* x, size_t n /*whole lines*/) {
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) hn::StoreU(hn::Zero(d), d, x + i);
+}
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE void ScaleArray(D d, T scale, T* x, size_t n /*whole lines*/) {
+  const auto s = hn::Set(d, scale);
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) hn::StoreU(hn::Mul(s, hn::LoadU(d, x + i)), d, x + i);
+}
+// y += scale·x
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE void AddScaled(D d, T scale, const T* x, T* y, size_t n /*whole lines*/) {
+  const auto s = hn::Set(d, scale);
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    hn::StoreU(hn::MulAdd(s, hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, y + i);
+  }
+}
+// Lane by lane, sum + x·y.
+template <class D, class V = hn::Vec<D>, typename T = hn::TFromD<D>>
+HWY_INLINE V AddDot(D d, const T* x, const T* y, size_t n /*whole lines*/, V sum) {
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) sum = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, y + i), sum);
+  return sum;
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE hn::TFromD<D> Total(D d, V x) {
+  return hn::GetLane(hn::SumOfLanes(d, x));
+}
+
+// to[width × Padded(rows)] = from[rows × Padded(width)]ᵀ, zeros in the columns after `rows`. `to` has a multiple of 4
+// rows; those after `width` get the transposed padding.
+template <typename T>
+HWY_INLINE void Transpose(size_t rows, size_t width, const T* from, size_t ld_from, T* to, size_t ld_to) {
+#if HWY_TARGET == HWY_SCALAR
+  for (size_t j = 0; j < width; ++j) {
+    for (size_t i = 0; i < Padded<T>(rows); ++i) to[j * ld_to + i] = i < rows ? from[i * ld_from + j] : T{0};
+  }
+#else
+  constexpr size_t kBlock = 16 / sizeof(T);
+  const hn::FixedTag<T, kBlock> d;
+  for (size_t j = 0; j < width; j += kBlock) {
+    for (size_t i = 0; i < Padded<T>(rows); i += kBlock) {
+      const T* x = from + i * ld_from + j;
+      T* y = to + j * ld_to + i;
+      const auto row = [&](size_t r) HWY_ATTR { return i + r < rows ? hn::LoadU(d, x + r * ld_from) : hn::Zero(d); };
+      if constexpr (kBlock == 4) {
+        const auto r0 = row(0), r1 = row(1), r2 = row(2), r3 = row(3);
+        const auto even = hn::InterleaveLower(d, r0, r2), odd = hn::InterleaveLower(d, r1, r3);
+        const auto even_up = hn::InterleaveUpper(d, r0, r2), odd_up = hn::InterleaveUpper(d, r1, r3);
+        hn::StoreU(hn::InterleaveLower(d, even, odd), d, y);
+        hn::StoreU(hn::InterleaveUpper(d, even, odd), d, y + ld_to);
+        hn::StoreU(hn::InterleaveLower(d, even_up, odd_up), d, y + 2 * ld_to);
+        hn::StoreU(hn::InterleaveUpper(d, even_up, odd_up), d, y + 3 * ld_to);
+      } else {
+        const auto r0 = row(0), r1 = row(1);
+        hn::StoreU(hn::InterleaveLower(d, r0, r1), d, y);
+        hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, y + ld_to);
+      }
+    }
+  }
+#endif
+}
+
+// Powers of one head's decay and their derivatives, made from products alone: nothing is divided by gamma, and 0^0 = 1.
+template <typename T>
+struct Powers {
+  bool gated;
+  size_t chunk;
+  const T* power;  // [chunk + 1]  power[n] = gamma^n
+  const T* slope;  // [chunk + 1]  slope[n] = n·gamma^(n-1)
+  // The same falling, so that rows of the Toeplitz matrix gamma^(i-j), j rising, are contiguous.
+  const T* power_falling;
+  const T* slope_falling;
+
+  // gamma^(i-j) and its derivative at j ≤ i; a tile's vectors may read on, to no use.
+  const T* PowerRow(size_t i) const { return power_falling + (chunk - 1 - i); }
+  const T* SlopeRow(size_t i) const { return slope_falling + (chunk - 1 - i); }
+};
+
+// Those of all heads, in memory of `size(heads, chunk)` values.
+template <typename T>
+class HeadPowers {
+ public:
+  static size_t Size(size_t heads, size_t chunk) { return heads * 2 * (Rising(chunk) + Falling(chunk)); }
+
+  HeadPowers(const T* gamma /*[heads] or null*/, size_t heads, size_t chunk, T* memory)
+      : gamma_(gamma), chunk_(chunk), memory_(memory) {
+    for (size_t h = 0; h < heads; ++h) Fill(gamma ? static_cast<double>(gamma[h]) : 1.0, memory + Size(h, chunk));
+  }
+
+  Powers<T> operator[](size_t h) const {
+    const T* at = memory_ + Size(h, chunk_);
+    const T* falling = at + 2 * Rising(chunk_);
+    return {gamma_ != nullptr, chunk_, at, at + Rising(chunk_), falling, falling + Falling(chunk_)};
+  }
+
+ private:
+  static size_t Rising(size_t chunk) { return Padded<T>(chunk + 1); }
+  static size_t Falling(size_t chunk) { return Padded<T>(chunk) + 2 * kLine<T>; }
+
+  void Fill(double gamma, T* at) const {
+    T* power = at;
+    T* slope = at + Rising(chunk_);
+    double p = 1;
+    double s = 0;
+    for (size_t n = 0; n <= chunk_; ++n) {
+      power[n] = Normal(p);
+      slope[n] = Normal(s);
+      s = s * gamma + p;  // (n+1)·gamma^n = n·gamma^(n-1)·gamma + gamma^n
+      p *= gamma;
+    }
+    T* power_falling = at + 2 * Rising(chunk_);
+    T* slope_falling = power_falling + Falling(chunk_);
+    for (size_t x = 0; x < Falling(chunk_); ++x) {
+      power_falling[x] = x < chunk_ ? power[chunk_ - 1 - x] : T{0};
+      slope_falling[x] = x < chunk_ ? slope[chunk_ - 1 - x] : T{0};
+    }
+  }
+
+  // Powers under the smallest normal number would only cost time.
+  static T Normal(double x) {
+    return std::abs(x) < static_cast<double>(std::numeric_limits<T>::min()) ? T{0} : static_cast<T>(x);
+  }
+
+  const T* gamma_;
+  size_t chunk_;
+  T* memory_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace storytape
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

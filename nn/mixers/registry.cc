@@ -1,0 +1,17 @@
+#include "nn/mixers/registry.h"
+
+#include "nn/mixers/linear_attention.h"
+#include "nn/mixers/softmax_attention.h"
+
+namespace storytape {
+
+void register_mixers() {
+  static const bool once = [] {
+    register_softmax_attention();
+    register_linear_attention();
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
+}  // namespace storytape

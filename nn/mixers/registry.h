@@ -1,0 +1,9 @@
+// The mixers' examples for the list that gradients are proven by, and their variants for the face checks.
+#pragma once
+
+namespace storytape {
+
+// Registers every mixer; a second call does nothing.
+void register_mixers();
+
+}  // namespace storytape

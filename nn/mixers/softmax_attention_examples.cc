@@ -1,0 +1,115 @@
+// The points at which softmax attention's gradients are proven.
+#include "autograd/registry.h"
+#include "nn/mixers/reference_softmax.h"
+#include "nn/mixers/softmax_attention.h"
+
+namespace storytape {
+namespace {
+
+constexpr Face kFaces[] = {Face::kRecurrent, Face::kParallel, Face::kChunkwise};
+
+// One point: sizes, what is masked, and how large the logits are.
+struct Point {
+  std::string name;
+  size_t queries, keys, heads = 3, kv_heads = 3, dk = 5, dv = 7, window = 0;
+  ptrdiff_t offset = 0;
+  double deviation = 1;  // of q and k
+  double mean = 0;       // of q and k
+  double float_multiple = 64;
+};
+
+GradCase attention_case(const Point& p, Face face) {
+  constexpr size_t kBatch = 2;
+  constexpr double kScale = 0.625;
+  const reference::SoftmaxSize size{kBatch, p.queries, p.keys, p.heads, p.kv_heads, p.dk, p.dv, p.offset, p.window};
+  GradCase c = make_case(
+      p.name,
+      {{"q", example_normal({kBatch, p.queries, p.heads, p.dk}, 700, p.mean, p.deviation)},
+       {"k", example_normal({kBatch, p.keys, p.kv_heads, p.dk}, 701, p.mean, p.deviation)},
+       {"v", example_normal({kBatch, p.keys, p.kv_heads, p.dv}, 702)}},
+      {"o"},
+      [=]<class T>(Tape<T>&, const std::vector<Var<T>>& in) {
+        SoftmaxAttentionOptions options;
+        options.face = face;
+        options.scale = kScale;
+        options.window = p.window;
+        options.offset = p.offset;
+        return softmax_attention(in[0], in[1], in[2], options);
+      },
+      [=](const std::vector<ComplexTensor>& in) {
+        ComplexTensor o({kBatch, p.queries, p.heads, p.dv});
+        reference::softmax_attention(size, kScale, in[0].data(), in[1].data(), in[2].data(), o.data());
+        return o;
+      });
+  c.face = to_string(face);
+  c.samples = p.queries * p.keys > 64 ? 12 : 0;
+  c.float_multiple = p.float_multiple;
+  return c;
+}
+
+std::vector<Point> points() {
+  std::vector<Point> all;
+  for (const size_t tokens : {1, 2, 3, 7, 17, 65, 130}) all.push_back({std::to_string(tokens) + " tokens", tokens, tokens});
+  Point p{"one channel", 5, 5};
+  p.dk = p.dv = 1;
+  all.push_back(p);
+  p = {"33 and 19 channels", 11, 11};
+  p.dk = 33;
+  p.dv = 19;
+  all.push_back(p);
+  p = {"6 heads on 3", 17, 17};
+  p.heads = 6;
+  all.push_back(p);
+  p = {"4 heads on 1", 7, 7};
+  p.heads = 4;
+  p.kv_heads = 1;
+  all.push_back(p);
+  for (const size_t window : {1, 2, 9, 40}) {
+    p = {"window " + std::to_string(window), 37, 37};
+    p.window = window;
+    all.push_back(p);
+  }
+  p = {"window 100 over 200", 200, 200};
+  p.window = 100;
+  p.heads = p.kv_heads = 1;
+  all.push_back(p);
+  p = {"16 earlier keys", 7, 23};
+  p.offset = 16;
+  all.push_back(p);
+  p = {"103 earlier keys, window 99", 66, 169};
+  p.offset = 103;
+  p.window = 99;
+  p.heads = p.kv_heads = 1;
+  all.push_back(p);
+  p = {"keys that no query sees", 5, 11};
+  p.offset = 2;
+  all.push_back(p);
+  p = {"fewer keys than positions", 9, 4};
+  all.push_back(p);
+  p = {"queries that see no key", 7, 3};
+  p.offset = -4;
+  all.push_back(p);
+  p = {"logits up to 100", 24, 24};
+  p.deviation = 5;
+  p.float_multiple = 4096;
+  all.push_back(p);
+  p = {"a common offset of 1000 in the logits", 9, 9};
+  p.mean = 18;
+  p.float_multiple = 1 << 16;
+  all.push_back(p);
+  return all;
+}
+
+std::vector<GradCase> examples() {
+  std::vector<GradCase> cases;
+  for (const Face face : kFaces) {
+    for (const Point& p : points()) cases.push_back(attention_case(p, face));
+  }
+  return cases;
+}
+
+}  // namespace
+
+void register_softmax_attention() { register_op("softmax_attention", examples); }
+
+}  // namespace storytape
