@@ -1,0 +1,2 @@
+// Compiled once for all tests.
+#include "tests/catch.h"
