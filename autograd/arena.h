@@ -1,5 +1,5 @@
-// Memory that is handed out piece by piece and taken back all at once. Blocks are kept for the next round, so a tape
-// that is used again allocates nothing.
+// Memory that is handed out piece by piece and taken back all at once. Blocks are kept for the next round, so
+// a tape that is used again allocates nothing.
 #pragma once
 
 #include <cstddef>

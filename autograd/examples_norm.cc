@@ -68,6 +68,12 @@ std::vector<GradCase> norm_cases(bool layer) {
   cases.push_back(norm_case(layer, "small values", example_normal({3, 9}, 324, 0, 1e-3), all, 1e-5));
   cases.push_back(norm_case(layer, "large values", example_normal({3, 9}, 325, 0, 1e3), all, 1e-5));
   cases.push_back(norm_case(layer, "offset 100", example_normal({3, 9}, 326, 100, 1), all, 1e-5));
+  // More rows than a kernel sums at once.
+  cases.push_back(norm_case(layer, "35 rows", example_normal({35, 5}, 327), all, 1e-5));
+  if (!layer) return cases;
+  cases.push_back(norm_case(layer, "35 rows of one", example_normal({35, 1}, 328), all, 1e-5));
+  // Here the row's mean rounds in float, and what the rounding leaves counts.
+  cases.push_back(norm_case(layer, "offset 4096", example_normal({3, 9}, 329, 4096, 1), all, 1e-5));
   return cases;
 }
 

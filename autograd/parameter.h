@@ -1,5 +1,5 @@
-// A named weight of a model. Used in several places (tied embeddings), it is one parameter: one value, one gradient,
-// one entry in every list, norm, optimizer and file.
+// A named weight of a model. Used in several places (tied embeddings), it is one parameter: one value, one
+// gradient, one entry in every list, norm, optimizer and file.
 #pragma once
 
 #include <atomic>
@@ -38,8 +38,8 @@ class Parameter {
   const Tensor<T>& grad() const { return grad_; }
   void zero_grad() { grad_ = Tensor<T>(); }
 
-  // The value as the right operand of a product, packed for the kernel: op(W) with W as [rows, columns] over the last
-  // axis. Packed once per change of the value and shared by all threads.
+  // The value as the right operand of a product, packed for the kernel: op(W) with W as [rows, columns] over
+  // the last axis. Packed once per change of the value and shared by all threads.
   const PackedB<T>& packed(Trans trans) const;
 
   // Position in its model's list of parameters; tells a gradient sink where to add.

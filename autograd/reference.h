@@ -36,15 +36,7 @@ std::complex<double> first_order(const std::complex<double>& x, F f, D derivativ
   return {f(x.real()), x.imag() * derivative(x.real())};
 }
 
-// The error function; d erf/dx = 2/√π exp(-x²).
-template <class S>
-S erf(const S& x) {
-  return first_order(
-      x, [](double a) { return std::erf(a); },
-      [](double a) { return 2 / std::sqrt(std::numbers::pi) * std::exp(-a * a); });
-}
-
-// 1 - erf(x), with all digits for large x.
+// 1 - erf(x), with all digits for large x; its derivative is -2/√π exp(-x²).
 template <class S>
 S erfc(const S& x) {
   return first_order(
@@ -56,16 +48,6 @@ template <class S>
 S log1p(const S& x) {
   return first_order(
       x, [](double a) { return std::log1p(a); }, [](double a) { return 1 / (1 + a); });
-}
-
-template <class S>
-S tanh(const S& x) {
-  return first_order(
-      x, [](double a) { return std::tanh(a); },
-      [](double a) {
-        const double c = std::cosh(a);
-        return 1 / (c * c);
-      });
 }
 
 template <class S>

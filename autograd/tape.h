@@ -1,8 +1,9 @@
 // Reverse-mode automatic differentiation on an explicit tape.
 //
-// Ops append nodes; backward walks them in reverse append order, so there is no recursion and no sorting, and depth is
-// no limit. A node's value, gradient and saved tensors are given back as soon as its backward has run. A tape belongs
-// to one thread; used again after reset() it allocates nothing that it has allocated before.
+// Ops append nodes; backward walks them in reverse append order, so there is no recursion and no sorting, and
+// depth is no limit. A node's value, gradient and saved tensors are given back as soon as its backward has
+// run. A tape belongs to one thread; used again after reset() it allocates nothing that it has allocated
+// before.
 //
 //   Tape<double> tape;
 //   Var<double> x = tape.input(Tensor<double>({2}, {1, 2}));
@@ -72,15 +73,16 @@ class Var {
 
  private:
   friend class Tape<T>;
-  Var(TapeSlot<T>* slot, uint64_t generation, uint32_t index) : slot_(slot), generation_(generation), index_(index) {}
+  Var(TapeSlot<T>* slot, uint64_t generation, uint32_t index)
+      : slot_(slot), generation_(generation), index_(index) {}
 
   TapeSlot<T>* slot_ = nullptr;
   uint64_t generation_ = 0;
   uint32_t index_ = 0;
 };
 
-// The gradients of an op's outputs, as its backward sees them: Grads[i] is undefined where no path reached output i
-// (at least one is defined, else the backward is not called).
+// The gradients of an op's outputs, as its backward sees them: Grads[i] is undefined where no path reached
+// output i (at least one is defined, else the backward is not called).
 template <class T>
 class Grads {
  public:
@@ -99,8 +101,8 @@ class Grads {
 // parameters lie in the model's list.
 template <class T>
 struct GradSink {
-  T* block = nullptr;                      // zeroed before the first backward
-  std::span<const size_t> offsets;         // of parameter i, in elements
+  T* block = nullptr;               // zeroed before the first backward
+  std::span<const size_t> offsets;  // of parameter i, in elements
   explicit operator bool() const { return block != nullptr; }
 };
 
@@ -116,11 +118,12 @@ class Tape {
   Var<T> constant(Tensor<T> value) { return leaf(std::move(value), false, nullptr); }
   // A value whose gradient is wanted.
   Var<T> input(Tensor<T> value) { return leaf(std::move(value), recording_, nullptr); }
-  // A model's weight; asked for twice, the same variable. Its gradient is added to the sink, or to parameter.grad().
+  // A model's weight; asked for twice, the same variable. Its gradient is added to the sink, or to
+  // parameter.grad().
   Var<T> parameter(Parameter<T>& parameter);
 
-  // Appends an op. `backward` is called with the outputs' gradients (const Grads<T>&) and adds to its inputs'; it is
-  // kept only if an input wants a gradient. What it captures by value is its saved state.
+  // Appends an op. `backward` is called with the outputs' gradients (const Grads<T>&) and adds to its
+  // inputs'; it is kept only if an input wants a gradient. What it captures by value is its saved state.
   template <class F>
   Var<T> record(const char* op, Tensor<T> value, std::initializer_list<Var<T>> inputs, F&& backward) {
     return record(op, std::move(value), std::span<const Var<T>>(inputs.begin(), inputs.size()),
@@ -134,8 +137,8 @@ class Tape {
   }
   // The same for an op with several outputs; the results are written to outs[i].
   template <class F>
-  void record_many(const char* op, std::span<Tensor<T>> values, std::span<const Var<T>> inputs, std::span<Var<T>> outs,
-                   F&& backward) {
+  void record_many(const char* op, std::span<Tensor<T>> values, std::span<const Var<T>> inputs,
+                   std::span<Var<T>> outs, F&& backward) {
     const uint32_t first = static_cast<uint32_t>(nodes_.size());
     for (size_t i = 0; i < values.size(); ++i) {
       outs[i] = Var<T>(slot_, slot_->generation, append(op, std::move(values[i]), inputs));
@@ -143,8 +146,8 @@ class Tape {
     set_backward(first, static_cast<uint32_t>(values.size()), std::forward<F>(backward));
   }
 
-  // dL = seed at `loss` (one element; seed 1), walked back to every input and parameter. Once per tape: a second call
-  // is an Error, as is a loss that depends on nothing that wants a gradient.
+  // dL = seed at `loss` (one element; seed 1), walked back to every input and parameter. Once per tape: a
+  // second call is an Error, as is a loss that depends on nothing that wants a gradient.
   void backward(Var<T> loss, T seed = T{1});
   // The same from several outputs with given gradients (an undefined one counts as zero).
   void backward(std::span<const Var<T>> outputs, std::span<const Tensor<T>> gradients);
@@ -156,8 +159,8 @@ class Tape {
   // Whether ops keep what a backward needs; see NoGrad.
   bool recording() const { return recording_; }
   size_t size() const { return nodes_.size(); }
-  // For messages: the first recorded value that holds NaN or infinity, as "gelu_mlp (node 12)" or the name of a
-  // parameter; "no recorded value" if all are finite.
+  // For messages: the first recorded value that holds NaN or infinity, as "gelu_mlp (node 12)" or the name of
+  // a parameter; "no recorded value" if all are finite.
   std::string first_non_finite() const;
 
  private:

@@ -57,10 +57,12 @@ Speed measure(const Options& o, const ModelConfig& config, size_t threads) {
     const double began = elapsed;
     step(2 + steps++);
     elapsed = std::chrono::duration<double>(Clock::now() - start).count();
-    speed.best_tokens_per_second = std::max(speed.best_tokens_per_second, static_cast<double>(tokens) / (elapsed - began));
+    speed.best_tokens_per_second =
+        std::max(speed.best_tokens_per_second, static_cast<double>(tokens) / (elapsed - began));
   }
   speed.tokens_per_second = static_cast<double>(steps * tokens) / elapsed;
-  speed.allocations_per_step = static_cast<double>(system_allocations() - before) / static_cast<double>(steps);
+  speed.allocations_per_step =
+      static_cast<double>(system_allocations() - before) / static_cast<double>(steps);
   return speed;
 }
 
@@ -108,8 +110,8 @@ int bench_train(const Options& o, const Global& global) {
       "peak memory            {}\n"
       "allocations per step   {:g}\n",
       o.model, pattern_text(config.pattern), o.batch, o.context, threads, simd_target(),
-      grouped(static_cast<uint64_t>(speed.tokens_per_second)), flops / 1e6, peak, 100 * of_peak, 100 * best_of_peak,
-      speed.tokens_per_second / one, bytes_text(rss), speed.allocations_per_step));
+      grouped(static_cast<uint64_t>(speed.tokens_per_second)), flops / 1e6, peak, 100 * of_peak,
+      100 * best_of_peak, speed.tokens_per_second / one, bytes_text(rss), speed.allocations_per_step));
   return 0;
 }
 
@@ -124,7 +126,9 @@ void add_bench_train(const Program& program, CLI::App* bench) {
   whole_option(command, "--batch", o->batch, 1, 1u << 16, "sequences per step");
   whole_option(command, "--context", o->context, 1, 1u << 20, "tokens per sequence");
   real_option(command, "--seconds", o->seconds, 0, 3600, "least time to measure");
-  command->callback([o, &run = program.run, &global = program.global] { run = [o, &global] { return bench_train(*o, global); }; });
+  command->callback([o, &run = program.run, &global = program.global] {
+    run = [o, &global] { return bench_train(*o, global); };
+  });
 }
 
 }  // namespace storytape::cli

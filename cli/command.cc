@@ -13,7 +13,8 @@
 
 namespace storytape::cli {
 
-CLI::App* Program::command(const std::string& name, const std::string& description, const std::string& examples) const {
+CLI::App* Program::command(const std::string& name, const std::string& description,
+                           const std::string& examples) const {
   CLI::App* command = app.add_subcommand(name, description);
   command->fallthrough();
   command->footer("\nExamples:\n" + examples);
@@ -36,7 +37,8 @@ double parse_real(const std::string& name, const std::string& text, double low, 
   double value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || error != std::errc() || stop != end || !std::isfinite(value) || value < low || value > high) {
+  if (text.empty() || error != std::errc() || stop != end || !std::isfinite(value) || value < low ||
+      value > high) {
     fail_usage("{} wants a number from {} to {}, got \"{}\"", name, low, high, text);
   }
   return value;
@@ -52,34 +54,38 @@ CLI::Option* number_option(CLI::App* app, const std::string& name, Target& targe
 
 }  // namespace
 
-CLI::Option* whole_option(CLI::App* app, const std::string& name, uint64_t& target, uint64_t low, uint64_t high,
-                          const std::string& help) {
-  return number_option(app, name, target, help, [low, high](const std::string& option, const std::string& text) {
-           return parse_whole(option, text, low, high);
-         })
+CLI::Option* whole_option(CLI::App* app, const std::string& name, uint64_t& target, uint64_t low,
+                          uint64_t high, const std::string& help) {
+  return number_option(app, name, target, help,
+                       [low, high](const std::string& option, const std::string& text) {
+                         return parse_whole(option, text, low, high);
+                       })
       ->default_str(std::to_string(target));
 }
 
-CLI::Option* whole_option(CLI::App* app, const std::string& name, std::optional<uint64_t>& target, uint64_t low,
-                          uint64_t high, const std::string& help) {
-  return number_option(app, name, target, help, [low, high](const std::string& option, const std::string& text) {
-    return parse_whole(option, text, low, high);
-  });
+CLI::Option* whole_option(CLI::App* app, const std::string& name, std::optional<uint64_t>& target,
+                          uint64_t low, uint64_t high, const std::string& help) {
+  return number_option(app, name, target, help,
+                       [low, high](const std::string& option, const std::string& text) {
+                         return parse_whole(option, text, low, high);
+                       });
 }
 
 CLI::Option* real_option(CLI::App* app, const std::string& name, double& target, double low, double high,
                          const std::string& help) {
-  return number_option(app, name, target, help, [low, high](const std::string& option, const std::string& text) {
-           return parse_real(option, text, low, high);
-         })
+  return number_option(app, name, target, help,
+                       [low, high](const std::string& option, const std::string& text) {
+                         return parse_real(option, text, low, high);
+                       })
       ->default_str(fmt::format("{}", target));
 }
 
-CLI::Option* real_option(CLI::App* app, const std::string& name, std::optional<double>& target, double low, double high,
-                         const std::string& help) {
-  return number_option(app, name, target, help, [low, high](const std::string& option, const std::string& text) {
-    return parse_real(option, text, low, high);
-  });
+CLI::Option* real_option(CLI::App* app, const std::string& name, std::optional<double>& target, double low,
+                         double high, const std::string& help) {
+  return number_option(app, name, target, help,
+                       [low, high](const std::string& option, const std::string& text) {
+                         return parse_real(option, text, low, high);
+                       });
 }
 
 void print(std::string_view text) {
@@ -136,11 +142,14 @@ void catch_interrupts() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-bool interrupted() { return interrupt_seen != 0; }
+bool interrupted() {
+  return interrupt_seen != 0;
+}
 
 std::string grouped(uint64_t n) {
   std::string text = std::to_string(n);
-  for (size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
+  for (size_t i = text.size(); i > 3; i -= 3)
+    text.insert(text.begin() + static_cast<std::ptrdiff_t>(i - 3), ',');
   return text;
 }
 
@@ -173,7 +182,8 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
         numeric.push_back(rows.size() > 1);
       }
       widths[i] = std::max(widths[i], row[i].size());
-      const bool number = row[i].empty() || row[i].find_first_not_of("0123456789.,+-e%x ") == std::string::npos;
+      const bool number =
+          row[i].empty() || row[i].find_first_not_of("0123456789.,+-e%x ") == std::string::npos;
       if (&row != &rows.front() && !number) numeric[i] = false;
     }
   }
@@ -182,7 +192,8 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       if (i) line += "  ";
-      line += numeric[i] ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]);
+      line +=
+          numeric[i] ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";

@@ -16,7 +16,7 @@ namespace storytape::cli {
 
 // The global options, taken before or after the command's name.
 struct Global {
-  bool json = false;               // one JSON object on stdout instead of text
+  bool json = false;                // one JSON object on stdout instead of text
   std::optional<uint64_t> threads;  // --threads; else default_threads()
 
   size_t thread_count() const { return threads ? static_cast<size_t>(*threads) : default_threads(); }
@@ -30,7 +30,8 @@ struct Program {
   Run& run;  // set by the callback of the command that was named
 
   // A command with its one-line description and the examples of its --help.
-  CLI::App* command(const std::string& name, const std::string& description, const std::string& examples) const;
+  CLI::App* command(const std::string& name, const std::string& description,
+                    const std::string& examples) const;
 };
 
 void add_train(const Program& program);
@@ -38,26 +39,28 @@ void add_generate(const Program& program);
 void add_eval(const Program& program);
 void add_tokenizer(const Program& program);
 void add_data(const Program& program);
+void add_data_batches(const Program& program);
 void add_gradcheck(const Program& program);
 void add_faces(const Program& program);
 void add_verify(const Program& program);
 void add_inspect(const Program& program);
 void add_bench(const Program& program);
 
-// Number options. Whole numbers are decimal digits alone (no sign, point, exponent or blank); reals are decimal, finite,
-// with an optional exponent. Anything else, and what lies outside [low, high], is refused naming the option, what it got
-// and what it wanted. `target` keeps its value where the option is not given; the current value is shown as default.
-CLI::Option* whole_option(CLI::App* app, const std::string& name, uint64_t& target, uint64_t low, uint64_t high,
-                          const std::string& help);
-CLI::Option* whole_option(CLI::App* app, const std::string& name, std::optional<uint64_t>& target, uint64_t low,
+// Number options. Whole numbers are decimal digits alone (no sign, point, exponent or blank); reals are
+// decimal, finite, with an optional exponent. Anything else, and what lies outside [low, high], is refused
+// naming the option, what it got and what it wanted. `target` keeps its value where the option is not given;
+// the current value is shown as default.
+CLI::Option* whole_option(CLI::App* app, const std::string& name, uint64_t& target, uint64_t low,
                           uint64_t high, const std::string& help);
+CLI::Option* whole_option(CLI::App* app, const std::string& name, std::optional<uint64_t>& target,
+                          uint64_t low, uint64_t high, const std::string& help);
 CLI::Option* real_option(CLI::App* app, const std::string& name, double& target, double low, double high,
                          const std::string& help);
-CLI::Option* real_option(CLI::App* app, const std::string& name, std::optional<double>& target, double low, double high,
-                         const std::string& help);
+CLI::Option* real_option(CLI::App* app, const std::string& name, std::optional<double>& target, double low,
+                         double high, const std::string& help);
 
-// Results go to stdout, whole lines; a reader that went away ends the program quietly (exit 0), any other write error is
-// an Error.
+// Results go to stdout, whole lines; a reader that went away ends the program quietly (exit 0), any other
+// write error is an Error.
 void print(std::string_view text);
 void print_json(const nlohmann::json& json);
 // Messages go to stderr, one line each.

@@ -23,7 +23,8 @@ struct MakeOptions {
 
 int make(const MakeOptions& o, const Global& global) {
   const fs::path folder = o.out;
-  if (fs::exists(folder) && !fs::is_directory(folder)) fail("{} is no folder; --out wants one", folder.string());
+  if (fs::exists(folder) && !fs::is_directory(folder))
+    fail("{} is no folder; --out wants one", folder.string());
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail("cannot make the folder {}: {}", folder.string(), error.message());
@@ -40,8 +41,9 @@ int make(const MakeOptions& o, const Global& global) {
                 {"stories", describe_text(corpus.train).stories + describe_text(corpus.valid).stories},
                 {"seed", o.seed}});
   } else {
-    print(fmt::format("{}: {}, {} stories\n{}: {}, {} stories\n", train.string(), bytes_text(corpus.train.size()),
-                      grouped(describe_text(corpus.train).stories), valid.string(), bytes_text(corpus.valid.size()),
+    print(fmt::format("{}: {}, {} stories\n{}: {}, {} stories\n", train.string(),
+                      bytes_text(corpus.train.size()), grouped(describe_text(corpus.train).stories),
+                      valid.string(), bytes_text(corpus.valid.size()),
                       grouped(describe_text(corpus.valid).stories)));
   }
   return 0;
@@ -64,8 +66,9 @@ int prepare(const PrepareOptions& o, const Global& global) {
   source.valid_files = o.valid;
   const Texts texts = load_texts(source, "data");
   const uint64_t vocab = o.vocab.value_or(source.train_files.empty() ? 1024 : 4096);
-  const Tokenizer tokenizer = o.tokenizer.empty() ? trained_tokenizer(texts.train, source.train_sha256, vocab, cache)
-                                                  : load_tokenizer(o.tokenizer);
+  const Tokenizer tokenizer = o.tokenizer.empty()
+                                  ? trained_tokenizer(texts.train, source.train_sha256, vocab, cache)
+                                  : load_tokenizer(o.tokenizer);
   ThreadPool pool(global.thread_count());
   const TrainingData data = tokenize(texts, tokenizer, cache, pool);
   const auto per_token = [](const std::string& text, const TokenStream& stream) {
@@ -80,10 +83,11 @@ int prepare(const PrepareOptions& o, const Global& global) {
                 {"valid_tokens", data.valid.size()},
                 {"bytes_per_token", per_token(texts.train, data.train)}});
   } else {
-    print(fmt::format("training  {} bytes, {} tokens, {:.3f} bytes per token\nheld out  {} bytes, {} tokens\nkept in   "
-                      "{}\n",
-                      grouped(texts.train.size()), grouped(data.train.size()), per_token(texts.train, data.train),
-                      grouped(texts.valid.size()), grouped(data.valid.size()), cache.string()));
+    print(fmt::format(
+        "training  {} bytes, {} tokens, {:.3f} bytes per token\nheld out  {} bytes, {} tokens\nkept in   "
+        "{}\n",
+        grouped(texts.train.size()), grouped(data.train.size()), per_token(texts.train, data.train),
+        grouped(texts.valid.size()), grouped(data.valid.size()), cache.string()));
   }
   return 0;
 }
@@ -124,8 +128,8 @@ int info(const InfoOptions& o, const Global& global) {
       all_tokens += stream.size();
       json["tokens"] = stream.size();
       tokens = grouped(stream.size());
-      per_token = fmt::format("{:.3f}", static_cast<double>(t.bytes) /
-                                            static_cast<double>(std::max<size_t>(1, stream.size())));
+      per_token = fmt::format(
+          "{:.3f}", static_cast<double>(t.bytes) / static_cast<double>(std::max<size_t>(1, stream.size())));
     }
     files.push_back(std::move(json));
     rows.push_back({printable(file), grouped(t.bytes), grouped(t.stories), grouped(t.longest_story),
@@ -147,7 +151,8 @@ void add_make_command(const Program& program) {
   whole_option(command, "--bytes", o->bytes, 10'000, 2'000'000'000, "size of both together");
   whole_option(command, "--seed", o->seed, 0, UINT64_MAX, "of the stories; 0 is what `train` uses");
   command->add_flag("--overwrite", o->overwrite, "replace the files if they are there");
-  command->callback([o, &run = program.run, &global = program.global] { run = [o, &global] { return make(*o, global); }; });
+  command->callback(
+      [o, &run = program.run, &global = program.global] { run = [o, &global] { return make(*o, global); }; });
 }
 
 void add_prepare_command(const Program& program) {
@@ -159,15 +164,20 @@ void add_prepare_command(const Program& program) {
   command->add_option("files", o->files, "text files, also .gz; the word embedded for the embedded corpus")
       ->required()
       ->type_name("FILE");
-  command->add_option("--valid", o->valid, "held-out text files (default: the last 5% of the training stories)")
+  command
+      ->add_option("--valid", o->valid, "held-out text files (default: the last 5% of the training stories)")
       ->type_name("FILE...");
-  command->add_option("--tokenizer", o->tokenizer, "a tokenizer.json, or the folder of a run (default: train one)")
+  command
+      ->add_option("--tokenizer", o->tokenizer,
+                   "a tokenizer.json, or the folder of a run (default: train one)")
       ->type_name("FILE|RUN");
   whole_option(command, "--vocab", o->vocab, 264, 1u << 20,
                "vocabulary of the tokenizer to train (default: 4096; 1024 for the embedded corpus)");
   command->add_option("--cache", o->cache, "folder for tokenizers and tokens (default: ~/.cache/storytape)")
       ->type_name("DIR");
-  command->callback([o, &run = program.run, &global = program.global] { run = [o, &global] { return prepare(*o, global); }; });
+  command->callback([o, &run = program.run, &global = program.global] {
+    run = [o, &global] { return prepare(*o, global); };
+  });
 }
 
 void add_info_command(const Program& program) {
@@ -180,7 +190,8 @@ void add_info_command(const Program& program) {
       ->type_name("FILE");
   command->add_option("--tokenizer", o->tokenizer, "count tokens: a tokenizer.json, or the folder of a run")
       ->type_name("FILE|RUN");
-  command->callback([o, &run = program.run, &global = program.global] { run = [o, &global] { return info(*o, global); }; });
+  command->callback(
+      [o, &run = program.run, &global = program.global] { run = [o, &global] { return info(*o, global); }; });
 }
 
 }  // namespace
@@ -192,6 +203,7 @@ void add_data(const Program& program) {
   add_make_command(nested);
   add_prepare_command(nested);
   add_info_command(nested);
+  add_data_batches(nested);
 }
 
 }  // namespace storytape::cli

@@ -17,7 +17,9 @@ struct Options {
 };
 
 // JSON has neither NaN nor infinity.
-double finite(double x) { return std::isfinite(x) ? x : std::numeric_limits<double>::max(); }
+double finite(double x) {
+  return std::isfinite(x) ? x : std::numeric_limits<double>::max();
+}
 
 int faces(const Options& o, const Global& global) {
   register_mixers();
@@ -27,7 +29,8 @@ int faces(const Options& o, const Global& global) {
   const std::vector<FaceRow> rows = check_faces(o.pattern, options);
   size_t failed = 0;
   nlohmann::json results = nlohmann::json::array();
-  std::vector<std::vector<std::string>> cells = {{"variant", "face", "type", "output", "state", "gradient", "verdict"}};
+  std::vector<std::vector<std::string>> cells = {
+      {"variant", "face", "type", "output", "state", "gradient", "verdict"}};
   std::string failures;
   for (const FaceRow& row : rows) {
     failed += !row.ok;
@@ -47,9 +50,10 @@ int faces(const Options& o, const Global& global) {
   if (global.json) {
     print_json({{"passed", rows.size() - failed}, {"failed", failed}, {"results", results}});
   } else {
-    print(fmt::format("worst relative errors over lengths, chunks, cuts and initial states: double against the definition "
-                      "(allowed {:.0e}),\nfloat against double\n\n{}\n{}{} passed, {} failed\n",
-                      options.double_bound, table(cells), failures, rows.size() - failed, failed));
+    print(fmt::format(
+        "worst relative errors over lengths, chunks, cuts and initial states: double against the definition "
+        "(allowed {:.0e}),\nfloat against double\n\n{}\n{}{} passed, {} failed\n",
+        options.double_bound, table(cells), failures, rows.size() - failed, failed));
   }
   return failed ? 1 : 0;
 }
@@ -57,18 +61,20 @@ int faces(const Options& o, const Global& global) {
 }  // namespace
 
 void add_faces(const Program& program) {
-  CLI::App* command =
-      program.command("faces", "hold all faces of the mixers against each other: outputs, final states, gradients",
-                      "  storytape faces\n"
-                      "  storytape faces linear --long\n");
+  CLI::App* command = program.command(
+      "faces", "hold all faces of the mixers against each other: outputs, final states, gradients",
+      "  storytape faces\n"
+      "  storytape faces linear --long\n");
   auto o = std::make_shared<Options>();
   command
-      ->add_option("pattern", o->pattern, "a variant, or part of its name, or a pattern with * and ? (default: all)")
+      ->add_option("pattern", o->pattern,
+                   "a variant, or part of its name, or a pattern with * and ? (default: all)")
       ->type_name("PATTERN");
   whole_option(command, "--seed", o->seed, 0, UINT64_MAX, "of inputs, cuts and cotangents");
   command->add_flag("--long", o->extended, "also sequences of 1000 tokens");
-  command->callback(
-      [o, &run = program.run, &global = program.global] { run = [o, &global] { return faces(*o, global); }; });
+  command->callback([o, &run = program.run, &global = program.global] {
+    run = [o, &global] { return faces(*o, global); };
+  });
 }
 
 }  // namespace storytape::cli

@@ -81,8 +81,9 @@ int generate(const Options& o, const Global& global) {
     print("\n");
   }
   if (result.context_moved && prompt.size() <= loaded.config.max_seq) {
-    note(fmt::format("the text grew past the context of {} tokens; its first half was forgotten each time it was full",
-                     loaded.config.max_seq));
+    note(fmt::format(
+        "the text grew past the context of {} tokens; its first half was forgotten each time it was full",
+        loaded.config.max_seq));
   }
   return interrupted() ? 130 : 0;
 }
@@ -90,24 +91,31 @@ int generate(const Options& o, const Global& global) {
 }  // namespace
 
 void add_generate(const Program& program) {
-  CLI::App* command = program.command("generate", "tell a story with a trained model",
-                                      "  storytape generate runs/first\n"
-                                      "  storytape generate runs/first --prompt \"Lily had a red ball\" --tokens 200\n"
-                                      "  storytape generate runs/first --temperature 0\n");
+  CLI::App* command =
+      program.command("generate", "tell a story with a trained model",
+                      "  storytape generate runs/first\n"
+                      "  storytape generate runs/first --prompt \"Lily had a red ball\" --tokens 200\n"
+                      "  storytape generate runs/first --temperature 0\n");
   auto o = std::make_shared<Options>();
   command->add_option("run", o->run, "folder of a run, or a checkpoint in it")->required()->type_name("RUN");
-  command->add_option("--prompt", o->prompt, "what the story begins with; may be empty")->capture_default_str();
-  command->add_flag("--parse-specials", o->specials, "let <|endoftext|> and the like in the prompt be special tokens");
+  command->add_option("--prompt", o->prompt, "what the story begins with; may be empty")
+      ->capture_default_str();
+  command->add_flag("--parse-specials", o->specials,
+                    "let <|endoftext|> and the like in the prompt be special tokens");
   whole_option(command, "--tokens", o->tokens, 0, 1u << 30, "most tokens to draw");
   real_option(command, "--temperature", o->temperature, 0, 1e30, "0: always the most probable token");
   whole_option(command, "--top-k", o->top_k, 0, INT64_MAX, "draw from the k most probable tokens, 0: off");
-  real_option(command, "--top-p", o->top_p, 0, 1, "draw from the most probable tokens that reach p together, 1: off");
-  real_option(command, "--min-p", o->min_p, 0, 1, "draw from tokens with p times the largest probability, 0: off");
+  real_option(command, "--top-p", o->top_p, 0, 1,
+              "draw from the most probable tokens that reach p together, 1: off");
+  real_option(command, "--min-p", o->min_p, 0, 1,
+              "draw from tokens with p times the largest probability, 0: off");
   real_option(command, "--repetition-penalty", o->repetition_penalty, 1e-6, 1e6,
               "divides the logits of tokens that were there before, 1: off");
   whole_option(command, "--seed", o->seed, 0, UINT64_MAX, "of the drawing");
   command->add_flag("--ignore-end", o->ignore_end, "go on after the end of a story");
-  command->callback([o, &run = program.run, &global = program.global] { run = [o, &global] { return generate(*o, global); }; });
+  command->callback([o, &run = program.run, &global = program.global] {
+    run = [o, &global] { return generate(*o, global); };
+  });
 }
 
 }  // namespace storytape::cli

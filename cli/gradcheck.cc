@@ -53,7 +53,9 @@ void add(std::vector<Line>& lines, const GradRow& row, bool each_example) {
 }
 
 // JSON has neither NaN nor infinity.
-double finite(double x) { return std::isfinite(x) ? x : std::numeric_limits<double>::max(); }
+double finite(double x) {
+  return std::isfinite(x) ? x : std::numeric_limits<double>::max();
+}
 
 int gradcheck(const Options& o, const Global& global) {
   register_basic_ops();
@@ -72,14 +74,14 @@ int gradcheck(const Options& o, const Global& global) {
 
   size_t failed = 0;
   nlohmann::json ops = nlohmann::json::array();
-  std::vector<std::vector<std::string>> cells = {
-      {"op", o.examples ? "example" : "examples", "input", "complex step", "differences", "float", "verdict"}};
+  std::vector<std::vector<std::string>> cells = {{"op", o.examples ? "example" : "examples", "input",
+                                                  "complex step", "differences", "float", "verdict"}};
   std::string failures;
   for (const Line& line : lines) {
     const std::string name = line.op + (line.face.empty() ? "" : "." + line.face);
     failed += !line.ok;
-    cells.push_back({name, o.examples ? line.examples.front() : std::to_string(line.examples.size()), line.input,
-                     fmt::format("{:.1e}", line.complex), fmt::format("{:.1e}", line.difference),
+    cells.push_back({name, o.examples ? line.examples.front() : std::to_string(line.examples.size()),
+                     line.input, fmt::format("{:.1e}", line.complex), fmt::format("{:.1e}", line.difference),
                      fmt::format("{:.1f}", line.single), line.ok ? "ok" : "FAILED"});
     if (!line.ok) failures += fmt::format("{} {}: {}\n", name, line.input, line.why);
     ops.push_back({{"op", line.op},
@@ -97,11 +99,13 @@ int gradcheck(const Options& o, const Global& global) {
   if (global.json) {
     print_json({{"passed", passed}, {"failed", failed}, {"cases", cases.size()}, {"ops", ops}});
   } else {
-    print(fmt::format(
-        "worst relative errors: against the complex step of the definition (allowed {:.0e}), against central differences\n"
-        "(allowed {:.0e}), and of float against double, in units of float rounding; \"-> y\" is an output's value\n\n"
-        "{}\n{}{} passed, {} failed\n",
-        options.complex_bound, options.difference_bound, table(cells), failures, passed, failed));
+    print(
+        fmt::format("worst relative errors: against the complex step of the definition (allowed {:.0e}), "
+                    "against central differences\n"
+                    "(allowed {:.0e}), and of float against double, in units of float rounding; \"-> y\" is "
+                    "an output's value\n\n"
+                    "{}\n{}{} passed, {} failed\n",
+                    options.complex_bound, options.difference_bound, table(cells), failures, passed, failed));
   }
   return failed ? 1 : 0;
 }
@@ -114,12 +118,15 @@ void add_gradcheck(const Program& program) {
                                       "  storytape gradcheck linear_attention\n"
                                       "  storytape gradcheck \"*norm*\" --examples\n");
   auto o = std::make_shared<Options>();
-  command->add_option("pattern", o->pattern, "an op, or part of its name, or a pattern with * and ? (default: all)")
+  command
+      ->add_option("pattern", o->pattern,
+                   "an op, or part of its name, or a pattern with * and ? (default: all)")
       ->type_name("PATTERN");
   whole_option(command, "--seed", o->seed, 0, UINT64_MAX, "of the random cotangents");
   command->add_flag("--examples", o->examples, "a line for each example");
-  command->callback(
-      [o, &run = program.run, &global = program.global] { run = [o, &global] { return gradcheck(*o, global); }; });
+  command->callback([o, &run = program.run, &global = program.global] {
+    run = [o, &global] { return gradcheck(*o, global); };
+  });
 }
 
 }  // namespace storytape::cli

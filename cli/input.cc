@@ -51,9 +51,11 @@ std::string read_stdin() {
 
 void refuse_existing(const fs::path& file, bool overwrite) {
   if (fs::is_directory(file)) fail("{} is a folder; wanted a file to write", file.string());
-  if (fs::is_regular_file(file) && !overwrite) fail("{} is there already; replace it by --overwrite", file.string());
+  if (fs::is_regular_file(file) && !overwrite)
+    fail("{} is there already; replace it by --overwrite", file.string());
   const fs::path folder = fs::absolute(file).parent_path();
-  if (!fs::is_directory(folder)) fail("cannot write {}: there is no folder {}", file.string(), folder.string());
+  if (!fs::is_directory(folder))
+    fail("cannot write {}: there is no folder {}", file.string(), folder.string());
 }
 
 }  // namespace storytape::cli

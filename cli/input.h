@@ -1,4 +1,5 @@
-// What the commands for tokenizers and data share: where texts, tokenizers and words come from, and groups of commands.
+// What the commands for tokenizers and data share: where texts, tokenizers and words come from, and groups of
+// commands.
 #pragma once
 
 #include <filesystem>

@@ -51,7 +51,8 @@ int inspect(const Options& o, const Global& global) {
                     fmt::format("{:.4f}", std::sqrt(squares / static_cast<double>(p.size())))});
     if (p.name().ends_with(".gamma_logit")) {
       auto& decays = json["decays"][p.name().substr(0, p.name().rfind(".mixer"))] = nlohmann::json::array();
-      for (const float logit : p.value().values()) decays.push_back(1 / (1 + std::exp(-static_cast<double>(logit))));
+      for (const float logit : p.value().values())
+        decays.push_back(1 / (1 + std::exp(-static_cast<double>(logit))));
     }
   }
   // A state that has seen a full context.
@@ -59,7 +60,8 @@ int inspect(const Options& o, const Global& global) {
   LMState<float> state = model->init_state();
   const std::vector<int32_t> tokens(config.max_seq, 0);
   model->extend(state, tokens);
-  std::vector<std::vector<std::string>> states = {{"layer", "mixer", "state at context " + grouped(config.max_seq)}};
+  std::vector<std::vector<std::string>> states = {
+      {"layer", "mixer", "state at context " + grouped(config.max_seq)}};
   for (size_t i = 0; i < state.blocks.size(); ++i) {
     json["state_bytes_per_layer"].push_back(state.blocks[i].bytes());
     states.push_back({std::to_string(i), config.pattern[i], bytes_text(state.blocks[i].bytes())});
@@ -68,9 +70,12 @@ int inspect(const Options& o, const Global& global) {
     print_json(json);
     return 0;
   }
-  std::string text = fmt::format("{} weights, pattern {}\n", grouped(parameters.elements()), pattern_text(config.pattern));
-  if (json.contains("step")) text += fmt::format("{}, step {}\n", json["checkpoint"].get<std::string>(), json["step"].get<size_t>());
-  text += fmt::format("weights_sha256 {}\n\n{}\n{}", json["weights_sha256"].get<std::string>(), table(rows), table(states));
+  std::string text =
+      fmt::format("{} weights, pattern {}\n", grouped(parameters.elements()), pattern_text(config.pattern));
+  if (json.contains("step"))
+    text += fmt::format("{}, step {}\n", json["checkpoint"].get<std::string>(), json["step"].get<size_t>());
+  text += fmt::format("weights_sha256 {}\n\n{}\n{}", json["weights_sha256"].get<std::string>(), table(rows),
+                      table(states));
   for (const auto& [name, decays] : json["decays"].items()) {
     text += fmt::format("{} decay per head:", name);
     for (const auto& decay : decays) text += fmt::format(" {:.6f}", decay.get<double>());
@@ -87,13 +92,16 @@ void add_inspect(const Program& program) {
                                       "  storytape inspect runs/first\n"
                                       "  storytape inspect --model storylm-1m --pattern [L,L,L,F]\n");
   auto o = std::make_shared<Options>();
-  command->add_option("run", o->run, "folder of a run, or a checkpoint in it (default: a new model)")->type_name("RUN");
+  command->add_option("run", o->run, "folder of a run, or a checkpoint in it (default: a new model)")
+      ->type_name("RUN");
   command->add_option("--model", o->model, "storylm-1m, storylm-5m or storylm-30m")->capture_default_str();
   command->add_option("--pattern", o->pattern, "mixers of the layers")->capture_default_str();
   whole_option(command, "--vocab", o->vocab, 1, 1u << 20, "vocabulary of a new model (default: 4096)");
   whole_option(command, "--max-seq", o->max_seq, 1, 1u << 24, "rows of the position table (default: 256)");
   whole_option(command, "--seed", o->seed, 0, UINT64_MAX, "of a new model's weights");
-  command->callback([o, &run = program.run, &global = program.global] { run = [o, &global] { return inspect(*o, global); }; });
+  command->callback([o, &run = program.run, &global = program.global] {
+    run = [o, &global] { return inspect(*o, global); };
+  });
 }
 
 }  // namespace storytape::cli

@@ -1,7 +1,7 @@
 // The program: parses the command line, runs one command, and turns errors into one line and an exit code.
 //
-// Exit codes: 0 success, 1 the check or the run failed, 2 wrong usage, 130 interrupted (after saving, where there is
-// something to save).
+// Exit codes: 0 success, 1 the check or the run failed, 2 wrong usage, 130 interrupted (after saving, where
+// there is something to save).
 #include <algorithm>
 #include <csignal>
 #include <new>
@@ -55,7 +55,8 @@ std::string suggestion(const CLI::App& app, const CLI::App& command, const std::
   const auto nearest = std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
     return edit_distance(a, bare) < edit_distance(b, bare);
   });
-  if (nearest == known.end() || edit_distance(*nearest, bare) > std::max<size_t>(2, bare.size() / 3)) return "";
+  if (nearest == known.end() || edit_distance(*nearest, bare) > std::max<size_t>(2, bare.size() / 3))
+    return "";
   return fmt::format("; did you mean {}?", *nearest);
 }
 
@@ -66,11 +67,14 @@ std::string one_line(std::string text) {
 }
 
 // An error is one line, whatever is in a path or a file.
-void complain(const std::string& what) { note("storytape: " + printable(what, 4000)); }
+void complain(const std::string& what) {
+  note("storytape: " + printable(what, 4000));
+}
 
 int run(int argc, char** argv) {
   CLI::App app(
-      "Storytape: an autodiff engine and SIMD tensor library that trains small story models with softmax and linear "
+      "Storytape: an autodiff engine and SIMD tensor library that trains small story models with softmax and "
+      "linear "
       "attention on a CPU.",
       "storytape");
   app.require_subcommand(0, 1);
@@ -106,8 +110,7 @@ int run(int argc, char** argv) {
     const std::vector<std::string> rest = app.remaining(true);
     const std::string word = rest.empty() ? "" : rest.front();
     fail_usage("unknown {} \"{}\"{} (see {} --help)", word.starts_with("-") ? "option" : "argument",
-               printable(word), suggestion(app, *named, word),
-               full_name(*named));
+               printable(word), suggestion(app, *named, word), full_name(*named));
   } catch (const CLI::ParseError& error) {
     fail_usage("{}", one_line(error.what()));
   }

@@ -9,7 +9,9 @@
 namespace storytape::cli {
 namespace {
 
-void to_stderr(const std::string& text) { [[maybe_unused]] const auto n = write(STDERR_FILENO, text.data(), text.size()); }
+void to_stderr(const std::string& text) {
+  [[maybe_unused]] const auto n = write(STDERR_FILENO, text.data(), text.size());
+}
 
 constexpr const char* kClearLine = "\r\x1b[K";
 

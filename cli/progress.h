@@ -16,8 +16,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // done of all, and what to say beside it. On a terminal redrawn at most ten times a second. Elsewhere nothing without
-  // a text; with one, a line when `important`, and at most every ten seconds.
+  // done of all, and what to say beside it. On a terminal redrawn at most ten times a second. Elsewhere
+  // nothing without a text; with one, a line when `important`, and at most every ten seconds.
   void update(uint64_t done, uint64_t all, const std::string& text = "", bool important = false);
   // A whole line above the bar.
   void line(const std::string& text);

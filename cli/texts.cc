@@ -13,7 +13,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> paths(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
+std::vector<fs::path> paths(const std::vector<std::string>& names) {
+  return {names.begin(), names.end()};
+}
 
 void check_sha(std::string& known, const std::string& text, const std::string& what) {
   const std::string sha = sha256_hex(text);
@@ -60,13 +62,15 @@ Tokenizer trained_tokenizer(const std::string& text, const std::string& text_sha
   BpeTrainOptions options;
   options.vocab_size = static_cast<int>(vocab);
   ProgressBar bar("tokenizer");
-  options.progress = [&](int done, int wanted) { bar.update(static_cast<uint64_t>(done), static_cast<uint64_t>(wanted)); };
+  options.progress = [&](int done, int wanted) {
+    bar.update(static_cast<uint64_t>(done), static_cast<uint64_t>(wanted));
+  };
   const std::string_view texts[] = {text};
   const BpeTraining training = train_bpe(texts, options);
   bar.finish();
   if (static_cast<uint64_t>(training.vocab_size) < vocab) {
-    note(fmt::format("the text has pairs for {} tokens only; the vocabulary is {} instead of {}", training.vocab_size,
-                     training.vocab_size, vocab));
+    note(fmt::format("the text has pairs for {} tokens only; the vocabulary is {} instead of {}",
+                     training.vocab_size, training.vocab_size, vocab));
   }
   Tokenizer tokenizer = Tokenizer::from_merges(training.merges);
   if (!cache.empty()) {
@@ -80,7 +84,8 @@ Tokenizer trained_tokenizer(const std::string& text, const std::string& text_sha
   return tokenizer;
 }
 
-TrainingData tokenize(const Texts& texts, const Tokenizer& tokenizer, const fs::path& cache, ThreadPool& pool) {
+TrainingData tokenize(const Texts& texts, const Tokenizer& tokenizer, const fs::path& cache,
+                      ThreadPool& pool) {
   const auto encode = [&](const std::string& text, const char* label) {
     ProgressBar bar(label);
     const auto progress = [&](uint64_t done, uint64_t all) { bar.update(done, all); };

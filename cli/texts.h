@@ -17,9 +17,9 @@ struct Texts {
   std::string valid;
 };
 
-// The texts of a source: the files as they are, or the embedded corpus; where held-out files are not given, the last
-// part of the training text is held out, whole stories. Fills in the checksums, or holds them against those that are
-// there (an Error names what differs).
+// The texts of a source: the files as they are, or the embedded corpus; where held-out files are not given,
+// the last part of the training text is held out, whole stories. Fills in the checksums, or holds them
+// against those that are there (an Error names what differs).
 Texts load_texts(DataSource& source, const std::string& what);
 
 // Where tokenizers and token ids are kept between runs: --cache, else $XDG_CACHE_HOME/storytape, else

@@ -33,13 +33,15 @@ int train(const TrainOptions& o, const Global& global) {
   options.vocab_size = static_cast<int>(o.vocab);
   options.min_frequency = static_cast<int64_t>(o.min_frequency);
   ProgressBar bar("tokenizer");
-  options.progress = [&](int done, int wanted) { bar.update(static_cast<uint64_t>(done), static_cast<uint64_t>(wanted)); };
+  options.progress = [&](int done, int wanted) {
+    bar.update(static_cast<uint64_t>(done), static_cast<uint64_t>(wanted));
+  };
   const std::string_view texts[] = {text};
   const BpeTraining training = train_bpe(texts, options);
   bar.finish();
   if (static_cast<uint64_t>(training.vocab_size) < o.vocab) {
-    note(fmt::format("the text has pairs for {} tokens only; the vocabulary is {} instead of {}", training.vocab_size,
-                     training.vocab_size, o.vocab));
+    note(fmt::format("the text has pairs for {} tokens only; the vocabulary is {} instead of {}",
+                     training.vocab_size, training.vocab_size, o.vocab));
   }
   const Tokenizer tokenizer = Tokenizer::from_merges(training.merges);
   tokenizer.save(out);
@@ -123,8 +125,9 @@ int info(const InfoOptions& o, const Global& global) {
   std::vector<int32_t> ids(parts.tokens.size());
   std::iota(ids.begin(), ids.end(), 0);
   std::erase_if(ids, [&](int32_t id) { return tokenizer.is_special(id); });
-  std::stable_sort(ids.begin(), ids.end(),
-                   [&](int32_t a, int32_t b) { return tokenizer.token_bytes(a).size() > tokenizer.token_bytes(b).size(); });
+  std::stable_sort(ids.begin(), ids.end(), [&](int32_t a, int32_t b) {
+    return tokenizer.token_bytes(a).size() > tokenizer.token_bytes(b).size();
+  });
   ids.resize(std::min<size_t>(ids.size(), o.longest));
   nlohmann::json longest = nlohmann::json::array();
   std::string longest_text;
@@ -138,8 +141,8 @@ int info(const InfoOptions& o, const Global& global) {
                          {"specials", specials},
                          {"fingerprint", tokenizer.fingerprint()},
                          {"longest", longest}};
-  std::string text = fmt::format("vocabulary   {} tokens\nmerges       {}\nspecials    ", grouped(parts.tokens.size()),
-                                 grouped(parts.merges.size()));
+  std::string text = fmt::format("vocabulary   {} tokens\nmerges       {}\nspecials    ",
+                                 grouped(parts.tokens.size()), grouped(parts.merges.size()));
   for (const int32_t id : parts.specials) {
     text += fmt::format(" {} {}", printable(parts.tokens[static_cast<size_t>(id)]), id);
   }
@@ -151,7 +154,8 @@ int info(const InfoOptions& o, const Global& global) {
     const TokenStream stream =
         encode_text(data, tokenizer, pool, [&](uint64_t done, uint64_t all) { bar.update(done, all); });
     bar.finish();
-    const double per_token = static_cast<double>(data.size()) / static_cast<double>(std::max<size_t>(1, stream.size()));
+    const double per_token =
+        static_cast<double>(data.size()) / static_cast<double>(std::max<size_t>(1, stream.size()));
     json["bytes"] = data.size();
     json["tokens"] = stream.size();
     json["bytes_per_token"] = per_token;
@@ -172,11 +176,16 @@ void add_train_command(const Program& program) {
   command->add_option("files", o->files, "text files, also .gz; the word embedded for the embedded corpus")
       ->required()
       ->type_name("FILE");
-  command->add_option("--out", o->out, "the file to write, in the Hugging Face form")->required()->type_name("FILE");
+  command->add_option("--out", o->out, "the file to write, in the Hugging Face form")
+      ->required()
+      ->type_name("FILE");
   command->add_flag("--overwrite", o->overwrite, "replace the file if it is there");
   whole_option(command, "--vocab", o->vocab, 264, 1u << 20, "tokens: 256 bytes, 8 specials, and merges");
-  whole_option(command, "--min-frequency", o->min_frequency, 0, INT64_MAX, "merge no pair that is rarer than this");
-  command->callback([o, &run = program.run, &global = program.global] { run = [o, &global] { return train(*o, global); }; });
+  whole_option(command, "--min-frequency", o->min_frequency, 0, INT64_MAX,
+               "merge no pair that is rarer than this");
+  command->callback([o, &run = program.run, &global = program.global] {
+    run = [o, &global] { return train(*o, global); };
+  });
 }
 
 void add_encode_command(const Program& program) {
@@ -188,7 +197,8 @@ void add_encode_command(const Program& program) {
   auto o = std::make_shared<CodeOptions>();
   command->add_option("--tokenizer", o->tokenizer, kTokenizerHelp)->required()->type_name("FILE|RUN");
   command->add_flag("--specials", o->specials, "let <|endoftext|> and the like be special tokens, not text");
-  CLI::Option* text = command->add_option("text", o->text, "the text (default: standard input)")->type_name("TEXT");
+  CLI::Option* text =
+      command->add_option("text", o->text, "the text (default: standard input)")->type_name("TEXT");
   command->callback([o, text, &run = program.run, &global = program.global] {
     run = [o, text, &global] { return encode(*o, text->count() == 0, global); };
   });
@@ -202,7 +212,9 @@ void add_decode_command(const Program& program) {
   command->add_option("--tokenizer", o->tokenizer, kTokenizerHelp)->required()->type_name("FILE|RUN");
   command->add_flag("--skip-specials", o->skip_specials, "special tokens give nothing, not their text");
   command->add_option("ids", o->ids, "token ids, also as a list (default: standard input)")->type_name("ID");
-  command->callback([o, &run = program.run, &global = program.global] { run = [o, &global] { return decode(*o, global); }; });
+  command->callback([o, &run = program.run, &global = program.global] {
+    run = [o, &global] { return decode(*o, global); };
+  });
 }
 
 void add_info_command(const Program& program) {
@@ -214,15 +226,17 @@ void add_info_command(const Program& program) {
   command->add_option("files", o->files, "text files, also .gz; the word embedded for the embedded corpus")
       ->type_name("FILE");
   whole_option(command, "--longest", o->longest, 0, 1u << 20, "how many of the longest tokens to show");
-  command->callback([o, &run = program.run, &global = program.global] { run = [o, &global] { return info(*o, global); }; });
+  command->callback(
+      [o, &run = program.run, &global = program.global] { run = [o, &global] { return info(*o, global); }; });
 }
 
 }  // namespace
 
 void add_tokenizer(const Program& program) {
-  const Program nested = command_group(program, "tokenizer", "train a tokenizer, or use one",
-                                       "  storytape tokenizer train train.txt --vocab 4096 --out tokenizer.json\n"
-                                       "  storytape tokenizer info tokenizer.json\n");
+  const Program nested =
+      command_group(program, "tokenizer", "train a tokenizer, or use one",
+                    "  storytape tokenizer train train.txt --vocab 4096 --out tokenizer.json\n"
+                    "  storytape tokenizer info tokenizer.json\n");
   add_train_command(nested);
   add_encode_command(nested);
   add_decode_command(nested);

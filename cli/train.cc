@@ -81,7 +81,8 @@ RunSettings new_settings(const Options& o) {
 }
 
 // Where two settings differ first, as "recipe.lr from 0.001 to 0.002".
-std::string first_difference(const nlohmann::json& before, const nlohmann::json& after, const std::string& prefix = "") {
+std::string first_difference(const nlohmann::json& before, const nlohmann::json& after,
+                             const std::string& prefix = "") {
   for (const auto& [key, value] : before.items()) {
     const nlohmann::json& other = after.at(key);
     if (value == other) continue;
@@ -139,18 +140,20 @@ double measure_step(const RunSettings& settings, ThreadPool& pool) {
 }
 
 std::string describe(const RunSettings& s, size_t params, const TrainingData& data, const fs::path& run) {
-  const std::string text =
-      s.data.train_files.empty() ? "the embedded corpus" : fmt::format("{}", fmt::join(s.data.train_files, ", "));
+  const std::string text = s.data.train_files.empty()
+                               ? "the embedded corpus"
+                               : fmt::format("{}", fmt::join(s.data.train_files, ", "));
   return fmt::format(
       "model   {} weights: {} layers ({}), D {}, {} heads, vocabulary {}, context {}\n"
       "text    {}: {} training tokens, {} held out\n"
-      "recipe  {}: {} steps of {}x{} tokens, learning rate {} to {}, warm-up {}, weight decay {}{}, clip {}, seed {}\n"
+      "recipe  {}: {} steps of {}x{} tokens, learning rate {} to {}, warm-up {}, weight decay {}{}, clip {}, "
+      "seed {}\n"
       "run     {}",
-      grouped(params), s.model.layers(), pattern_text(s.model.pattern), s.model.dim, s.model.heads, s.model.vocab,
-      s.recipe.context, text, grouped(data.train.size()), grouped(data.valid.size()), s.recipe.name,
-      grouped(s.recipe.steps), s.recipe.batch * s.accumulate, s.recipe.context, s.recipe.lr, s.recipe.min_lr,
-      s.recipe.warmup, s.recipe.weight_decay, s.recipe.decay_all ? " on everything" : " on matrices", s.recipe.clip,
-      s.seed, run.string());
+      grouped(params), s.model.layers(), pattern_text(s.model.pattern), s.model.dim, s.model.heads,
+      s.model.vocab, s.recipe.context, text, grouped(data.train.size()), grouped(data.valid.size()),
+      s.recipe.name, grouped(s.recipe.steps), s.recipe.batch * s.accumulate, s.recipe.context, s.recipe.lr,
+      s.recipe.min_lr, s.recipe.warmup, s.recipe.weight_decay,
+      s.recipe.decay_all ? " on everything" : " on matrices", s.recipe.clip, s.seed, run.string());
 }
 
 int train(const CLI::App& command, Options& o, const Global& global) {
@@ -171,12 +174,13 @@ int train(const CLI::App& command, Options& o, const Global& global) {
   }
   const Texts texts = load_texts(settings.data, o.resume ? run.string() : "--data");
   const uint64_t vocab = o.vocab.value_or(settings.data.train_files.empty() ? 1024 : 4096);
-  const Tokenizer tokenizer = o.resume              ? Tokenizer::load(run / "tokenizer.json")
-                              : !o.tokenizer.empty() ? Tokenizer::load(o.tokenizer)
-                                                     : trained_tokenizer(texts.train, settings.data.train_sha256, vocab,
-                                                                         cache);
+  const Tokenizer tokenizer = o.resume ? Tokenizer::load(run / "tokenizer.json")
+                              : !o.tokenizer.empty()
+                                  ? Tokenizer::load(o.tokenizer)
+                                  : trained_tokenizer(texts.train, settings.data.train_sha256, vocab, cache);
   if (o.resume && static_cast<size_t>(tokenizer.vocab_size()) != settings.model.vocab) {
-    fail("{}: the tokenizer has {} tokens, the model {}", run.string(), tokenizer.vocab_size(), settings.model.vocab);
+    fail("{}: the tokenizer has {} tokens, the model {}", run.string(), tokenizer.vocab_size(),
+         settings.model.vocab);
   }
   settings.model.vocab = static_cast<size_t>(tokenizer.vocab_size());
   const TrainingData data = tokenize(texts, tokenizer, cache, pool);
@@ -197,7 +201,8 @@ int train(const CLI::App& command, Options& o, const Global& global) {
   size_t start = 0;
   if (o.resume) {
     start = trainer.restore(notice);
-    note(start ? fmt::format("going on after step {}", start) : "no checkpoint yet; starting from the beginning");
+    note(start ? fmt::format("going on after step {}", start)
+               : "no checkpoint yet; starting from the beginning");
   }
   const size_t params = trainer.model().parameters().elements();
   note(describe(settings, params, data, run));
@@ -211,16 +216,18 @@ int train(const CLI::App& command, Options& o, const Global& global) {
   events.on_step = [&](const StepProgress& p) {
     const size_t per_step = settings.recipe.batch * settings.accumulate * settings.recipe.context;
     const double left = static_cast<double>((p.steps - p.step) * per_step) / p.tokens_per_second;
-    bar.update(p.step, p.steps,
-               fmt::format("step {}/{}  loss {:.3f}{}  lr {:.1e}  |g| {:.2f}  {} tokens/s  {} left", p.step, p.steps,
-                           p.loss, valid_text, p.report.learning_rate, p.report.gradient_norm,
-                           p.tokens_per_second > 0 ? grouped(static_cast<uint64_t>(p.tokens_per_second)) : "-",
-                           seconds_text(left)),
-               p.step == 1 || p.step == p.steps);
+    bar.update(
+        p.step, p.steps,
+        fmt::format("step {}/{}  loss {:.3f}{}  lr {:.1e}  |g| {:.2f}  {} tokens/s  {} left", p.step, p.steps,
+                    p.loss, valid_text, p.report.learning_rate, p.report.gradient_norm,
+                    p.tokens_per_second > 0 ? grouped(static_cast<uint64_t>(p.tokens_per_second)) : "-",
+                    seconds_text(left)),
+        p.step == 1 || p.step == p.steps);
   };
   events.on_eval = [&](size_t step, const Evaluation& e) {
     valid_text = fmt::format("  valid {:.3f}", e.loss());
-    bar.line(fmt::format("step {}: held-out loss {:.4f}, {:.4f} bits/byte", step, e.loss(), e.bits_per_byte()));
+    bar.line(
+        fmt::format("step {}: held-out loss {:.4f}, {:.4f} bits/byte", step, e.loss(), e.bits_per_byte()));
   };
   std::string story;
   events.on_sample = [&](size_t step, const std::string& text) {
@@ -243,15 +250,17 @@ int train(const CLI::App& command, Options& o, const Global& global) {
                          {"weights_sha256", result.weights_sha256},
                          {"finished", result.finished}};
   json["valid_loss"] = result.finished ? nlohmann::json(result.valid.loss()) : nlohmann::json();
-  json["valid_bits_per_byte"] = result.finished ? nlohmann::json(result.valid.bits_per_byte()) : nlohmann::json();
+  json["valid_bits_per_byte"] =
+      result.finished ? nlohmann::json(result.valid.bits_per_byte()) : nlohmann::json();
   if (global.json) {
     print_json(json);
   } else if (result.finished) {
     print(fmt::format(
-        "steps            {}\ntokens           {}\ntraining loss    {:.4f} (first step {:.4f})\nheld-out loss    {:.4f} "
+        "steps            {}\ntokens           {}\ntraining loss    {:.4f} (first step {:.4f})\nheld-out "
+        "loss    {:.4f} "
         "nats, perplexity {:.2f}\nbits per byte    {:.4f}\ntokens/s         {}\nweights_sha256   {}\n\n{}\n",
-        grouped(result.steps_done), grouped(tokens), result.train_loss, result.initial_loss, result.valid.loss(),
-        result.valid.perplexity(), result.valid.bits_per_byte(),
+        grouped(result.steps_done), grouped(tokens), result.train_loss, result.initial_loss,
+        result.valid.loss(), result.valid.perplexity(), result.valid.bits_per_byte(),
         grouped(static_cast<uint64_t>(result.tokens_per_second)), result.weights_sha256,
         replace_invalid_utf8(story)));
   }
@@ -269,7 +278,8 @@ void add_train(const Program& program) {
   CLI::App* command = program.command(
       "train", "train a model and tell a story",
       "  storytape train --minutes 2 --out runs/first\n"
-      "  storytape train --data train.txt --valid valid.txt --pattern linear,linear,linear,full --out runs/hybrid\n"
+      "  storytape train --data train.txt --valid valid.txt --pattern linear,linear,linear,full --out "
+      "runs/hybrid\n"
       "  storytape train --recipe course --data train.txt --valid valid.txt --out runs/course\n"
       "  storytape train --resume --out runs/hybrid\n");
   auto o = std::make_shared<Options>();
@@ -277,11 +287,14 @@ void add_train(const Program& program) {
   command->add_flag("--resume", o->resume, "go on with the run in --out from its last good checkpoint");
   command->add_flag("--overwrite", o->overwrite, "replace the run in --out (its own files, nothing else)");
   command->add_option("--model", o->model, "storylm-1m, storylm-5m or storylm-30m")->capture_default_str();
-  command->add_option("--pattern", o->pattern,
-                      "mixers of the layers: full, linear, or a list such as linear,linear,linear,full or [L,L,L,F], "
-                      "repeated over the layers (default: full)");
-  command->add_option("--data", o->data, "text files, also .gz (default: the embedded corpus)")->type_name("FILE...");
-  command->add_option("--valid", o->valid, "held-out text files (default: the last 5% of the training stories)")
+  command->add_option(
+      "--pattern", o->pattern,
+      "mixers of the layers: full, linear, or a list such as linear,linear,linear,full or [L,L,L,F], "
+      "repeated over the layers (default: full)");
+  command->add_option("--data", o->data, "text files, also .gz (default: the embedded corpus)")
+      ->type_name("FILE...");
+  command
+      ->add_option("--valid", o->valid, "held-out text files (default: the last 5% of the training stories)")
       ->type_name("FILE...");
   command->add_option("--tokenizer", o->tokenizer, "a tokenizer.json (default: train one on the text)")
       ->type_name("FILE");
@@ -297,11 +310,14 @@ void add_train(const Program& program) {
   whole_option(command, "--max-seq", o->max_seq, 1, 1u << 24, "rows of the position table (default: 256)");
   real_option(command, "--lr", o->lr, 0, 1e6, "peak learning rate (default: the recipe's)");
   real_option(command, "--min-lr", o->min_lr, 0, 1e6, "learning rate at the end (default: the recipe's)");
-  whole_option(command, "--warmup", o->warmup, 0, 1u << 30, "optimizer steps of warm-up (default: the recipe's)");
-  real_option(command, "--weight-decay", o->weight_decay, 0, 1e3, "decoupled weight decay (default: the recipe's)");
+  whole_option(command, "--warmup", o->warmup, 0, 1u << 30,
+               "optimizer steps of warm-up (default: the recipe's)");
+  real_option(command, "--weight-decay", o->weight_decay, 0, 1e3,
+              "decoupled weight decay (default: the recipe's)");
   real_option(command, "--clip", o->clip, 0, 1e30, "largest gradient norm, 0: none (default: the recipe's)");
   whole_option(command, "--seed", o->seed, 0, UINT64_MAX, "of weights, windows and samples (default: 1)");
-  whole_option(command, "--log-every", o->log_every, 1, 1u << 30, "steps between rows of metrics.jsonl (default: 10)");
+  whole_option(command, "--log-every", o->log_every, 1, 1u << 30,
+               "steps between rows of metrics.jsonl (default: 10)");
   whole_option(command, "--eval-every", o->eval_every, 0, 1u << 30,
                "steps between held-out losses, 0: at the end (default: a tenth of the run)");
   whole_option(command, "--eval-windows", o->eval_windows, 0, 1u << 30,
@@ -311,7 +327,8 @@ void add_train(const Program& program) {
   whole_option(command, "--save-every", o->save_every, 0, 1u << 30,
                "steps between checkpoints, 0: at the end (default: a tenth of the run)");
   whole_option(command, "--keep", o->keep, 1, 1u << 20, "checkpoints kept (default: 2)");
-  whole_option(command, "--stop-after", o->stop_after, 0, 1u << 30, "save and stop after this step; go on by --resume");
+  whole_option(command, "--stop-after", o->stop_after, 0, 1u << 30,
+               "save and stop after this step; go on by --resume");
   command->add_option("--cache", o->cache, "folder for tokenizers and tokens (default: ~/.cache/storytape)")
       ->type_name("DIR");
   command->add_flag("--no-cache", o->no_cache, "keep no tokenizer and tokens for later runs");

@@ -34,7 +34,8 @@ struct Result {
 };
 
 std::string format_of(const std::filesystem::path& folder) {
-  if (!std::filesystem::is_directory(folder)) fail("{} is no folder; wanted one with golden data", folder.string());
+  if (!std::filesystem::is_directory(folder))
+    fail("{} is no folder; wanted one with golden data", folder.string());
   const std::string path = (folder / "index.json").string();
   const nlohmann::json index = parse_json(read_file(path), path);
   if (!index.is_object() || !index.contains("format") || !index["format"].is_string()) {
@@ -42,13 +43,15 @@ std::string format_of(const std::filesystem::path& folder) {
   }
   const std::string format = index["format"].get<std::string>();
   if (format != kOperations && format != kTokenizers && format != kFiles) {
-    fail("{}: format \"{}\" is not known; there are \"{}\", \"{}\" and \"{}\"", path, printable(format), kOperations,
-         kTokenizers, kFiles);
+    fail("{}: format \"{}\" is not known; there are \"{}\", \"{}\" and \"{}\"", path, printable(format),
+         kOperations, kTokenizers, kFiles);
   }
   return format;
 }
 
-std::string ratio_text(double ratio) { return std::isfinite(ratio) ? fmt::format("{:.3f}", ratio) : "not finite"; }
+std::string ratio_text(double ratio) {
+  return std::isfinite(ratio) ? fmt::format("{:.1e}", ratio) : "not finite";
+}
 
 // One line per variant: its worst ratios in both types.
 std::string operations_table(const std::vector<OperationRow>& rows) {
@@ -71,13 +74,14 @@ std::string operations_table(const std::vector<OperationRow>& rows) {
     double& worst = row.dtype == "float64" ? s.worst64 : s.worst32;
     worst = std::max(worst, row.worst_ratio);
   }
-  std::vector<std::vector<std::string>> cells = {{"variant", "runs", "float", "double", "verdict", "computed by"}};
+  std::vector<std::vector<std::string>> cells = {
+      {"variant", "runs", "float", "double", "verdict", "computed by"}};
   for (const std::string& variant : order) {
     const Summary& s = summaries[variant];
     const bool unknown = s.unknown == s.runs;
     cells.push_back({variant, std::to_string(s.runs), unknown ? "" : ratio_text(s.worst32),
                      unknown ? "" : ratio_text(s.worst64),
-                     unknown  ? "unknown"
+                     unknown    ? "unknown"
                      : s.failed ? fmt::format("{} FAILED", s.failed)
                                 : "ok",
                      fmt::format("{}", fmt::join(s.faces, "; "))});
@@ -109,13 +113,15 @@ Result run_operations(const Options& o) {
   result.text = operations_table(rows);
   for (const OperationRow& row : rows) {
     if (row.ok || row.unknown) continue;
-    result.text += fmt::format("\n{} {} {} {}: {}", row.variant, row.case_name, row.face, row.dtype, row.detail);
+    result.text +=
+        fmt::format("\n{} {} {} {}: {}", row.variant, row.case_name, row.face, row.dtype, row.detail);
   }
   return result;
 }
 
 Result run_files(const Options& o, const std::string& format) {
-  std::vector<VerifyRow> rows = format == kTokenizers ? verify_tokenizer(o.folder) : verify_safetensors(o.folder);
+  std::vector<VerifyRow> rows =
+      format == kTokenizers ? verify_tokenizer(o.folder) : verify_safetensors(o.folder);
   for (const std::string& pattern : o.only) {
     const auto fits = [&](const VerifyRow& row) { return name_matches(pattern, row.section); };
     if (std::none_of(rows.begin(), rows.end(), fits)) {
@@ -171,21 +177,24 @@ int verify(const Options& o, const Global& global) {
 }  // namespace
 
 void add_verify(const Program& program) {
-  CLI::App* command = program.command(
-      "verify", "hold operations, tokenizer and files against golden data",
-      "  storytape verify ../shared/golden\n"
-      "  storytape verify ../shared/golden --only softmax_attention --only \"linear_*\"\n"
-      "  storytape verify ../shared/golden-tokenizer --json\n");
+  CLI::App* command =
+      program.command("verify", "hold operations, tokenizer and files against golden data",
+                      "  storytape verify ../shared/golden\n"
+                      "  storytape verify ../shared/golden --only softmax_attention --only \"linear_*\"\n"
+                      "  storytape verify ../shared/golden-tokenizer --json\n");
   auto o = std::make_shared<Options>();
   command->add_option("folder", o->folder, "folder with an index.json, whose \"format\" says what it holds")
       ->required()
       ->type_name("DIR");
   command
-      ->add_option("--only", o->only,
-                   "only these variants (or sections, of tokenizers and files); * and ? stand for any characters")
+      ->add_option(
+          "--only", o->only,
+          "only these variants (or sections, of tokenizers and files); * and ? stand for any characters")
       ->allow_extra_args(false)
       ->type_name("PATTERN");
-  command->callback([o, &run = program.run, &global = program.global] { run = [o, &global] { return verify(*o, global); }; });
+  command->callback([o, &run = program.run, &global = program.global] {
+    run = [o, &global] { return verify(*o, global); };
+  });
 }
 
 }  // namespace storytape::cli

@@ -19,7 +19,9 @@ constexpr Preset kPresets[] = {
     {"storylm-30m", 512, 9, 8, 2048},
 };
 
-std::string list(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
+std::string list(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 // Sizes beyond this are refused before anything is allocated.
 constexpr size_t kLargest = size_t{1} << 24;
@@ -40,7 +42,8 @@ void ModelConfig::check() const {
   positive("heads", heads);
   positive("ffn", ffn);
   positive("max_seq", max_seq);
-  if (pattern.empty()) fail("model: the layer pattern is empty; it wants at least one of {}", list(mixer_names()));
+  if (pattern.empty())
+    fail("model: the layer pattern is empty; it wants at least one of {}", list(mixer_names()));
   if (layers() > 10000) fail("model: {} layers; at most 10000 are supported", layers());
   for (const std::string& name : pattern) {
     if (std::find(mixer_names().begin(), mixer_names().end(), name) == mixer_names().end()) {
@@ -49,17 +52,20 @@ void ModelConfig::check() const {
   }
   if (dim % heads != 0) fail("model: dim {} is not divisible by {} heads", dim, heads);
   if (gelu != "erf" && gelu != "tanh") fail("model: gelu is \"erf\" or \"tanh\", got \"{}\"", gelu);
-  if (!(linear_eps >= 0) || !std::isfinite(linear_eps)) fail("model: linear_eps must be at least 0, got {}", linear_eps);
-  const double weights = static_cast<double>(vocab) * static_cast<double>(dim) +
-                         static_cast<double>(layers()) * static_cast<double>(dim) * static_cast<double>(dim + ffn);
+  if (!(linear_eps >= 0) || !std::isfinite(linear_eps))
+    fail("model: linear_eps must be at least 0, got {}", linear_eps);
+  const double weights =
+      static_cast<double>(vocab) * static_cast<double>(dim) +
+      static_cast<double>(layers()) * static_cast<double>(dim) * static_cast<double>(dim + ffn);
   if (weights > 1e11) fail("model: about {:.0f} weights; at most 1e11 are supported", weights);
 }
 
 nlohmann::json to_json(const ModelConfig& c) {
-  return {{"vocab", c.vocab},       {"dim", c.dim},   {"heads", c.heads},
-          {"ffn", c.ffn},           {"max_seq", c.max_seq}, {"pattern", c.pattern},
-          {"bias", c.bias},         {"head_bias", c.head_bias}, {"gelu", c.gelu},
-          {"linear_eps", c.linear_eps}};
+  return {{"vocab", c.vocab},     {"dim", c.dim},
+          {"heads", c.heads},     {"ffn", c.ffn},
+          {"max_seq", c.max_seq}, {"pattern", c.pattern},
+          {"bias", c.bias},       {"head_bias", c.head_bias},
+          {"gelu", c.gelu},       {"linear_eps", c.linear_eps}};
 }
 
 ModelConfig model_config_from_json(const nlohmann::json& json, const std::string& what) {
@@ -75,7 +81,8 @@ ModelConfig model_config_from_json(const nlohmann::json& json, const std::string
   };
   const auto size = [&](const char* name) {
     const nlohmann::json& value = member(name);
-    if (!value.is_number_unsigned()) fail("{}: \"model.{}\" wants a whole number, got {}", what, name, value.dump());
+    if (!value.is_number_unsigned())
+      fail("{}: \"model.{}\" wants a whole number, got {}", what, name, value.dump());
     return value.get<size_t>();
   };
   const auto flag = [&](const char* name) {

@@ -4,14 +4,16 @@
 
 namespace storytape {
 
-GenerateResult generate(const HybridLM<float>& model, std::span<const int32_t> prompt, const GenerateOptions& options,
-                        const std::function<bool(int32_t)>& give) {
+GenerateResult generate(const HybridLM<float>& model, std::span<const int32_t> prompt,
+                        const GenerateOptions& options, const std::function<bool(int32_t)>& give) {
   options.sampler.check();
   if (prompt.empty()) fail("a prompt wants at least one token");
   const size_t capacity = model.config().max_seq;
   GenerateResult result;
   std::vector<int32_t> history(prompt.begin(), prompt.end());
-  const auto last = [&](size_t n) { return std::span<const int32_t>(history).last(std::min(n, history.size())); };
+  const auto last = [&](size_t n) {
+    return std::span<const int32_t>(history).last(std::min(n, history.size()));
+  };
   result.context_moved = prompt.size() > capacity;
 
   Random random(options.seed, /*stream=*/0x67656e);

@@ -33,7 +33,8 @@ HybridLM<T>::HybridLM(const ModelConfig& config, uint64_t seed) : config_(config
   norm_ = add_norm("norm");
   if (config.head_bias) head_bias_ = &parameters_.add("head.bias", {config.vocab}, Init::constant(0));
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].shape().rank() == 2 && &parameters_[i] != positions_) packed_.push_back(&parameters_[i]);
+    if (parameters_[i].shape().rank() == 2 && &parameters_[i] != positions_)
+      packed_.push_back(&parameters_[i]);
   }
 }
 
@@ -68,10 +69,11 @@ Var<T> HybridLM<T>::hidden(Tape<T>& tape, std::span<const int32_t> tokens, size_
 }
 
 template <class T>
-Var<T> HybridLM<T>::loss(Tape<T>& tape, std::span<const int32_t> tokens, std::span<const int32_t> targets, size_t batch,
-                         size_t length, T scale, Face face) const {
+Var<T> HybridLM<T>::loss(Tape<T>& tape, std::span<const int32_t> tokens, std::span<const int32_t> targets,
+                         size_t batch, size_t length, T scale, Face face) const {
   const Var<T> h = hidden(tape, tokens, batch, length, face);
-  return head_loss(h, tape.parameter(*tokens_), head_bias_ ? tape.parameter(*head_bias_) : Var<T>(), targets, scale);
+  return head_loss(h, tape.parameter(*tokens_), head_bias_ ? tape.parameter(*head_bias_) : Var<T>(), targets,
+                   scale);
 }
 
 template <class T>
@@ -84,7 +86,8 @@ Var<T> HybridLM<T>::logits(Tape<T>& tape, std::span<const int32_t> tokens, size_
 
 template <class T>
 std::vector<double> HybridLM<T>::token_losses(Tape<T>& tape, std::span<const int32_t> tokens,
-                                              std::span<const int32_t> targets, size_t batch, size_t length) const {
+                                              std::span<const int32_t> targets, size_t batch,
+                                              size_t length) const {
   const NoGrad no_grad(tape);
   const Var<T> h = hidden(tape, tokens, batch, length, Face::kChunkwise);
   return head_losses(h.value(), *tokens_, head_bias_, targets);
@@ -124,8 +127,8 @@ Tensor<T> HybridLM<T>::extend(LMState<T>& state, std::span<const int32_t> tokens
     fail("the state has {} blocks, the model {}", state.blocks.size(), blocks_.size());
   }
   const size_t length = tokens.size() / state.batch;
-  Tensor<T> x = embed_values(std::as_const(*tokens_).value(), std::as_const(*positions_).value(), tokens, state.batch,
-                             length, state.length);
+  Tensor<T> x = embed_values(std::as_const(*tokens_).value(), std::as_const(*positions_).value(), tokens,
+                             state.batch, length, state.length);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     x = blocks_[i].mixer->extend(state.blocks[i], normed(blocks_[i].norm1, x), x);
     x = mlp(blocks_[i], normed(blocks_[i].norm2, x), x);
@@ -141,8 +144,8 @@ Tensor<T> HybridLM<T>::extend(LMState<T>& state, std::span<const int32_t> tokens
   Tensor<T> logits({state.batch, config_.vocab});
   Epilogue<T> epilogue;
   if (head_bias_) epilogue.bias = std::as_const(*head_bias_).value().data();
-  gemm_packed(Trans::kNo, state.batch, std::as_const(last).data(), config_.dim, tokens_->packed(Trans::kYes), T{0},
-              logits.data(), config_.vocab, epilogue);
+  gemm_packed(Trans::kNo, state.batch, std::as_const(last).data(), config_.dim, tokens_->packed(Trans::kYes),
+              T{0}, logits.data(), config_.vocab, epilogue);
   return logits;
 }
 

@@ -1,6 +1,6 @@
 // A language model over any pattern of mixers: the course's HybridTransformerLM, and with "full" alone its
-// TransformerLM. Parameters in order: tok, pos, per block [norm1, mixer q k v out (gamma_logit), norm2, fc1, fc2],
-// norm, head bias.
+// TransformerLM. Parameters in order: tok, pos, per block [norm1, mixer q k v out (gamma_logit), norm2, fc1,
+// fc2], norm, head bias.
 #pragma once
 
 #include <memory>
@@ -32,8 +32,8 @@ struct LMState {
 template <class T>
 class HybridLM {
  public:
-  // An Error if the configuration is out of range. Weights from `seed`: matrices and tables uniform(±1/sqrt(fan_in)),
-  // tables ±1/sqrt(D); biases 0; norms gamma 1, beta 0; gamma_logit 4.6.
+  // An Error if the configuration is out of range. Weights from `seed`: matrices and tables
+  // uniform(±1/sqrt(fan_in)), tables ±1/sqrt(D); biases 0; norms gamma 1, beta 0; gamma_logit 4.6.
   HybridLM(const ModelConfig& config, uint64_t seed);
 
   const ModelConfig& config() const { return config_; }
@@ -41,23 +41,24 @@ class HybridLM {
   const ParameterList<T>& parameters() const { return parameters_; }
   const Mixer<T>& mixer(size_t block) const { return *blocks_[block].mixer; }
 
-  // scale · Σ of the cross-entropies of all targets: tokens and targets [batch·length] → [1]. With scale = 1/(number of
-  // targets in the step) the losses and gradients of its parts add up to the step's mean.
+  // scale · Σ of the cross-entropies of all targets: tokens and targets [batch·length] → [1]. With scale =
+  // 1/(number of targets in the step) the losses and gradients of its parts add up to the step's mean.
   Var<T> loss(Tape<T>& tape, std::span<const int32_t> tokens, std::span<const int32_t> targets, size_t batch,
               size_t length, T scale, Face face = Face::kChunkwise) const;
   // [batch, length, vocab]; for tests and small models.
   Var<T> logits(Tape<T>& tape, std::span<const int32_t> tokens, size_t batch, size_t length,
                 Face face = Face::kChunkwise) const;
   // Cross-entropy of each target in nats, without gradients.
-  std::vector<double> token_losses(Tape<T>& tape, std::span<const int32_t> tokens, std::span<const int32_t> targets,
-                                   size_t batch, size_t length) const;
+  std::vector<double> token_losses(Tape<T>& tape, std::span<const int32_t> tokens,
+                                   std::span<const int32_t> targets, size_t batch, size_t length) const;
 
   LMState<T> init_state(size_t batch = 1) const;
-  // Feeds length ≥ 1 tokens per sequence, tokens [batch·length]; returns the logits after the last: [batch, vocab].
-  // An Error if the position table would be exceeded.
+  // Feeds length ≥ 1 tokens per sequence, tokens [batch·length]; returns the logits after the last: [batch,
+  // vocab]. An Error if the position table would be exceeded.
   Tensor<T> extend(LMState<T>& state, std::span<const int32_t> tokens) const;
 
-  // Packs the weights for the kernels, on as many threads as `parallel_for(n, f)` gives; done on first use otherwise.
+  // Packs the weights for the kernels, on as many threads as `parallel_for(n, f)` gives; done on first use
+  // otherwise.
   template <class ParallelFor>
   void prepare(ParallelFor&& parallel_for) const {
     parallel_for(packed_.size(), [&](size_t i) {

@@ -66,7 +66,8 @@ std::vector<Candidate> distribution(std::span<const float> logits, std::span<con
   for (Candidate& c : candidates) c.probability = std::exp((c.probability - top) / options.temperature);
   normalise();
   if (options.top_p < 1) {
-    // Probabilities are rounded; a sum that should reach p exactly may miss it by a few units in the last place.
+    // Probabilities are rounded; a sum that should reach p exactly may miss it by a few units in the last
+    // place.
     constexpr double kRounding = 1e-12;
     double sum = 0;
     size_t keep = 0;

@@ -10,7 +10,8 @@ template <class T>
 Tensor<T> embed_values(const Tensor<T>& table, const Tensor<T>& positions, std::span<const int32_t> tokens,
                        size_t batch, size_t length, size_t offset) {
   if (table.rank() != 2 || positions.rank() != 2 || positions.size(1) != table.size(1)) {
-    fail("embed: table {} and positions {} don't fit", to_string(table.shape()), to_string(positions.shape()));
+    fail("embed: table {} and positions {} don't fit", to_string(table.shape()),
+         to_string(positions.shape()));
   }
   const size_t vocab = table.size(0);
   const size_t dim = table.size(1);
@@ -66,9 +67,10 @@ Var<T> embed(Var<T> table, Var<T> positions, std::span<const int32_t> tokens, si
   });
 }
 
-#define STORYTAPE_INSTANTIATE(T)                                                                                     \
-  template Var<T> embed(Var<T>, Var<T>, std::span<const int32_t>, size_t, size_t, size_t);                           \
-  template Tensor<T> embed_values(const Tensor<T>&, const Tensor<T>&, std::span<const int32_t>, size_t, size_t, size_t)
+#define STORYTAPE_INSTANTIATE(T)                                                                        \
+  template Var<T> embed(Var<T>, Var<T>, std::span<const int32_t>, size_t, size_t, size_t);              \
+  template Tensor<T> embed_values(const Tensor<T>&, const Tensor<T>&, std::span<const int32_t>, size_t, \
+                                  size_t, size_t)
 STORYTAPE_INSTANTIATE(float);
 STORYTAPE_INSTANTIATE(double);
 #undef STORYTAPE_INSTANTIATE

@@ -9,8 +9,8 @@
 namespace storytape {
 
 // y[b, t] = table[tokens[b·T + t]] + positions[offset + t]:  table [V, D], positions [P, D] → [B, T, D].
-// Rows of a token that occurs several times add up in the gradient. A token outside [0, V) is an Error that names its
-// position; so is a context that reaches past P.
+// Rows of a token that occurs several times add up in the gradient. A token outside [0, V) is an Error that
+// names its position; so is a context that reaches past P.
 template <class T>
 Var<T> embed(Var<T> table, Var<T> positions, std::span<const int32_t> tokens, size_t batch, size_t length,
              size_t offset = 0);

@@ -45,8 +45,8 @@ const std::complex<double>* data_or_null(const ComplexInputs& in, std::optional<
 }
 
 // x·w (+ bias per column) (+ residual), rows of x one after another.
-ComplexTensor linear_reference(const ComplexTensor& x, const ComplexTensor& w, const std::complex<double>* bias,
-                               const std::complex<double>* residual) {
+ComplexTensor linear_reference(const ComplexTensor& x, const ComplexTensor& w,
+                               const std::complex<double>* bias, const std::complex<double>* residual) {
   const size_t out = w.shape[1];
   ComplexTensor y(with_last(x.shape, out));
   if (y.size() == 0) return y;
@@ -58,16 +58,19 @@ ComplexTensor linear_reference(const ComplexTensor& x, const ComplexTensor& w, c
   return y;
 }
 
-GradCase linear_case(const std::string& example, const Shape& x, size_t out, bool bias, bool residual, uint64_t seed,
-                     size_t samples = 0) {
+GradCase linear_case(const std::string& example, const Shape& x, size_t out, bool bias, bool residual,
+                     uint64_t seed, size_t samples = 0) {
   const size_t in_size = x.back();
-  std::vector<NamedInput> inputs = {{"x", example_normal(x, seed)}, {"w", example_normal({in_size, out}, seed + 1)}};
+  std::vector<NamedInput> inputs = {{"x", example_normal(x, seed)},
+                                    {"w", example_normal({in_size, out}, seed + 1)}};
   OptionalInputs optional(inputs);
   const auto b = optional.add(bias, "b", {out}, seed + 2);
   const auto r = optional.add(residual, "residual", with_last(x, out), seed + 3);
   GradCase c = make_case(
       example, std::move(inputs), {"y"},
-      [b, r](auto&, const auto& in) { return linear(in[0], in[1], input_or_none(in, b), input_or_none(in, r)); },
+      [b, r](auto&, const auto& in) {
+        return linear(in[0], in[1], input_or_none(in, b), input_or_none(in, r));
+      },
       [b, r](const ComplexInputs& in) {
         return linear_reference(in[0], in[1], data_or_null(in, b), data_or_null(in, r));
       });
@@ -101,7 +104,8 @@ GradCase gelu_mlp_case(const std::string& example, const Shape& x, size_t hidden
   GradCase c = make_case(
       example, std::move(inputs), {"y"},
       [b1, b2, r](auto&, const auto& in) {
-        return gelu_mlp(in[0], in[1], input_or_none(in, b1), in[2], input_or_none(in, b2), input_or_none(in, r));
+        return gelu_mlp(in[0], in[1], input_or_none(in, b1), in[2], input_or_none(in, b2),
+                        input_or_none(in, r));
       },
       [b1, b2, r](const ComplexInputs& in) {
         const ComplexTensor h = linear_reference(in[0], in[1], data_or_null(in, b1), nullptr);
@@ -127,7 +131,8 @@ GradCase embed_case(const std::string& example, size_t vocab, size_t positions, 
   const size_t length = tokens.size() / batch;
   return make_case(
       example,
-      {{"table", example_normal({vocab, dim}, seed)}, {"positions", example_normal({positions, dim}, seed + 1)}},
+      {{"table", example_normal({vocab, dim}, seed)},
+       {"positions", example_normal({positions, dim}, seed + 1)}},
       {"y"},
       [=](auto&, const auto& in) {
         return embed(in[0], in[1], std::span<const int32_t>(tokens), batch, length, offset);
@@ -172,8 +177,9 @@ GradCase head_loss_case(const Head& head, uint64_t seed) {
     targets[i] = head.ignored && (i + 1) % head.ignored == 0 ? kIgnoreTarget
                                                              : static_cast<int32_t>(random.below(head.vocab));
   }
-  std::vector<NamedInput> inputs = {{"h", example_normal(h, seed + 1, 0, head.deviation)},
-                                    {"table", example_normal({head.vocab, head.dim}, seed + 2, 0, head.deviation)}};
+  std::vector<NamedInput> inputs = {
+      {"h", example_normal(h, seed + 1, 0, head.deviation)},
+      {"table", example_normal({head.vocab, head.dim}, seed + 2, 0, head.deviation)}};
   OptionalInputs optional(inputs);
   const auto bias = optional.add(head.bias, "bias", {head.vocab}, seed + 3);
   GradCase c = make_case(
@@ -191,7 +197,8 @@ GradCase head_loss_case(const Head& head, uint64_t seed) {
           reference::matmul(false, true, 1, head.vocab, head.dim, in[0].data() + r * head.dim, in[1].data(),
                             logits.data());
           for (size_t v = 0; bias && v < head.vocab; ++v) logits[v] += in[*bias][v];
-          loss[0] += reference::log_sum_exp(logits.data(), head.vocab) - logits[static_cast<size_t>(targets[r])];
+          loss[0] +=
+              reference::log_sum_exp(logits.data(), head.vocab) - logits[static_cast<size_t>(targets[r])];
         }
         loss[0] *= head.scale;
         return loss;

@@ -7,7 +7,8 @@ namespace storytape {
 template <class T>
 Var<T> gelu_mlp(Var<T> x, Var<T> w1, Var<T> b1, Var<T> w2, Var<T> b2, Var<T> residual) {
   const size_t in = x.shape().back();
-  if (w1.value().rank() != 2 || w1.shape()[0] != in || w2.value().rank() != 2 || w2.shape()[0] != w1.shape()[1]) {
+  if (w1.value().rank() != 2 || w1.shape()[0] != in || w2.value().rank() != 2 ||
+      w2.shape()[0] != w1.shape()[1]) {
     fail("gelu_mlp: x {} wants W1 [{}, F] and W2 [F, out], got {} and {}", to_string(x.shape()), in,
          to_string(w1.shape()), to_string(w2.shape()));
   }

@@ -9,11 +9,11 @@
 namespace storytape {
 namespace {
 
-// Rows per tile: a tile of 4,096 logits in float takes 2 MB and passes through the caches five times; fewer rows read
-// and write dE more often. Measured on StoryLM-1M.
+// Rows per tile: a tile of 4,096 logits in float takes 2 MB and passes through the caches five times; fewer
+// rows read and write dE more often. Measured on StoryLM-1M.
 constexpr size_t kTileRows = 128;
-// A row of logits is a power of two long for most vocabularies; (H5) walks down columns, which would then all fall in
-// the same few cache sets.
+// A row of logits is a power of two long for most vocabularies; (H5) walks down columns, which would then all
+// fall in the same few cache sets.
 constexpr size_t kRowPadding = 16;
 
 void check_targets(std::span<const int32_t> targets, size_t rows, size_t vocab) {
@@ -66,8 +66,9 @@ Var<T> head_loss(Var<T> h, Var<T> table, Var<T> bias, std::span<const int32_t> t
         // (H1)
         gemm_packed(Trans::kNo, tile, h_rows, dim, to_logits, T{0}, l, ld);
         // (H1) to (H3), (H6)
-        head_tile(HeadTile<T>{tile, vocab, l, ld, bias.defined() ? bias.value().data() : nullptr, targets.data() + r,
-                              scale, gradient, dbias.defined() ? dbias.data() : nullptr, losses.data()});
+        head_tile(HeadTile<T>{tile, vocab, l, ld, bias.defined() ? bias.value().data() : nullptr,
+                              targets.data() + r, scale, gradient, dbias.defined() ? dbias.data() : nullptr,
+                              losses.data()});
         for (size_t i = 0; i < tile; ++i) loss += losses[i];
         // (H4)
         if (dh.defined()) gemm_packed(Trans::kNo, tile, l, ld, to_hidden, T{0}, dh.data() + r * dim, dim);
@@ -111,17 +112,18 @@ std::vector<double> head_losses(const Tensor<T>& h, const Parameter<T>& table, c
   std::vector<double> losses(rows);
   for (size_t r = 0; r < rows; r += kTileRows) {
     const size_t tile = std::min(kTileRows, rows - r);
-    gemm_packed(Trans::kNo, tile, h.data() + r * dim, dim, table.packed(Trans::kYes), T{0}, logits.data(), ld);
-    head_tile(HeadTile<T>{tile, vocab, logits.data(), ld, bias ? bias->value().data() : nullptr, targets.data() + r,
-                          T{1}, false, nullptr, losses.data() + r});
+    gemm_packed(Trans::kNo, tile, h.data() + r * dim, dim, table.packed(Trans::kYes), T{0}, logits.data(),
+                ld);
+    head_tile(HeadTile<T>{tile, vocab, logits.data(), ld, bias ? bias->value().data() : nullptr,
+                          targets.data() + r, T{1}, false, nullptr, losses.data() + r});
   }
   return losses;
 }
 
-#define STORYTAPE_INSTANTIATE(T)                                                           \
-  template Var<T> head_loss(Var<T>, Var<T>, Var<T>, std::span<const int32_t>, T);          \
-  template std::vector<double> head_losses(const Tensor<T>&, const Parameter<T>&,          \
-                                           const Parameter<T>*, std::span<const int32_t>)
+#define STORYTAPE_INSTANTIATE(T)                                                                       \
+  template Var<T> head_loss(Var<T>, Var<T>, Var<T>, std::span<const int32_t>, T);                      \
+  template std::vector<double> head_losses(const Tensor<T>&, const Parameter<T>&, const Parameter<T>*, \
+                                           std::span<const int32_t>)
 STORYTAPE_INSTANTIATE(float);
 STORYTAPE_INSTANTIATE(double);
 #undef STORYTAPE_INSTANTIATE

@@ -12,7 +12,8 @@ Var<T> linear(Var<T> x, Var<T> w, Var<T> b, Var<T> residual) {
   }
   const size_t out = w.shape()[1];
   const size_t rows = in ? x.value().size() / in : 0;
-  if (b.defined() && !(b.shape() == Shape{out})) fail("linear: bias wants [{}], got {}", out, to_string(b.shape()));
+  if (b.defined() && !(b.shape() == Shape{out}))
+    fail("linear: bias wants [{}], got {}", out, to_string(b.shape()));
   Shape shape = x.shape();
   shape[shape.rank() - 1] = out;
   if (residual.defined() && !(residual.shape() == shape)) {
@@ -46,7 +47,8 @@ Var<T> linear(Var<T> x, Var<T> w, Var<T> b, Var<T> residual) {
 }
 
 template <class T>
-Linear<T>::Linear(ParameterList<T>& parameters, const std::string& name, size_t in, size_t out, bool with_bias)
+Linear<T>::Linear(ParameterList<T>& parameters, const std::string& name, size_t in, size_t out,
+                  bool with_bias)
     : weight(&parameters.add(name + ".weight", {in, out}, Init::uniform_fan(in))),
       bias(with_bias ? &parameters.add(name + ".bias", {out}, Init::constant(0)) : nullptr) {}
 
@@ -63,7 +65,8 @@ Tensor<T> Linear<T>::apply(const Tensor<T>& x, const Tensor<T>* residual) const 
     epilogue.residual = residual->data();
     epilogue.ld_residual = out;
   }
-  gemm_packed(Trans::kNo, x.size() / in, x.data(), in, weight->packed(Trans::kNo), T{0}, y.data(), out, epilogue);
+  gemm_packed(Trans::kNo, x.size() / in, x.data(), in, weight->packed(Trans::kNo), T{0}, y.data(), out,
+              epilogue);
   return y;
 }
 

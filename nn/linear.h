@@ -8,8 +8,9 @@
 
 namespace storytape {
 
-// y = x·W (+ b) (+ residual):  x [..., in], w [in, out], b [out] or undefined, residual [..., out] or undefined.
-// One op: bias and residual ride on the product's write-back, W is packed once per change of a parameter.
+// y = x·W (+ b) (+ residual):  x [..., in], w [in, out], b [out] or undefined, residual [..., out] or
+// undefined. One op: bias and residual ride on the product's write-back, W is packed once per change of a
+// parameter.
 template <class T>
 Var<T> linear(Var<T> x, Var<T> w, Var<T> b = {}, Var<T> residual = {});
 

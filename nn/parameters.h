@@ -17,12 +17,13 @@ struct Init {
   double value = 0;  // the constant, or the half-width of the uniform range
 
   static Init constant(double value) { return {Kind::kConstant, value}; }
-  // Uniform(±1/sqrt(fan)), the course's initialisation of matrices and tables (standard deviation 1/sqrt(3·fan)).
+  // Uniform(±1/sqrt(fan)), the course's initialisation of matrices and tables (standard deviation
+  // 1/sqrt(3·fan)).
   static Init uniform_fan(size_t fan) { return {Kind::kUniform, 1 / std::sqrt(static_cast<double>(fan))}; }
 };
 
-// Owns the parameters of one model. Values are drawn from the parameter's own random stream (seed, position in the
-// list), so they do not depend on thread count or compiler.
+// Owns the parameters of one model. Values are drawn from the parameter's own random stream (seed, position
+// in the list), so they do not depend on thread count or compiler.
 template <class T>
 class ParameterList {
  public:
@@ -33,9 +34,11 @@ class ParameterList {
     Tensor<T> value(shape);
     Random random(seed_, parameters_.size());
     for (T& x : value.values()) {
-      x = static_cast<T>(init.kind == Init::Kind::kConstant ? init.value : random.uniform(-init.value, init.value));
+      x = static_cast<T>(init.kind == Init::Kind::kConstant ? init.value
+                                                            : random.uniform(-init.value, init.value));
     }
-    auto& parameter = *parameters_.emplace_back(std::make_unique<Parameter<T>>(std::move(name), std::move(value)));
+    auto& parameter =
+        *parameters_.emplace_back(std::make_unique<Parameter<T>>(std::move(name), std::move(value)));
     parameter.index = parameters_.size() - 1;
     parameter.decays = shape.rank() >= 2;
     offsets_.push_back(elements_);

@@ -6,8 +6,8 @@
 
 namespace storytape {
 
-// c[rows, n] = beta·c + x·op(W), then the epilogue. A parameter's W is packed once per change of its value; any other
-// is packed on the way.
+// c[rows, n] = beta·c + x·op(W), then the epilogue. A parameter's W is packed once per change of its value;
+// any other is packed on the way.
 template <class T>
 void product(Trans trans_x, size_t rows, const T* x, Var<T> w, Trans trans_w, T beta, T* c,
              const Epilogue<T>& epilogue = {}) {

@@ -26,18 +26,18 @@ def check(name, ok, figure):
     print(f"{'ok  ' if ok else 'FAIL'}  {name}: {figure}", flush=True)
 
 
-def program(*arguments):
+def program(*arguments, text=None):
     command = [str(a) for a in (options.program, "--json", *arguments)]
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    result = subprocess.run(command, input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if result.returncode != 0:
         sys.exit(f"interop: {' '.join(command)}: exit {result.returncode}: {result.stderr.decode()}")
     return json.loads(result.stdout)
 
 
 def check_tokenizer(run):
-    text = options.valid.read_text(encoding="utf-8")
-    theirs = Tokenizer.from_file(str(run / "tokenizer.json")).encode(text, add_special_tokens=False).ids
-    ids = program("tokenizer", "encode", "--tokenizer", run, "--specials", "--file", options.valid)["ids"]
+    text = options.valid.read_bytes()
+    theirs = Tokenizer.from_file(str(run / "tokenizer.json")).encode(text.decode(), add_special_tokens=False).ids
+    ids = program("tokenizer", "encode", "--tokenizer", run, "--specials", text=text)["ids"]
     same = ids == theirs
     check("tokenizers gives the same ids on the held-out text", same, f"{len(ids):,} ids")
 

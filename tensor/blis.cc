@@ -45,17 +45,19 @@ void settle() {
   });
 }
 
-trans_t trans_of(Trans trans) { return trans == Trans::kYes ? BLIS_TRANSPOSE : BLIS_NO_TRANSPOSE; }
-
-void call(Trans ta, Trans tb, dim_t m, dim_t n, dim_t k, float alpha, const float* a, inc_t lda, const float* b,
-          inc_t ldb, float beta, float* c, inc_t ldc) {
-  bli_sgemm(trans_of(ta), trans_of(tb), m, n, k, &alpha, const_cast<float*>(a), lda, 1, const_cast<float*>(b), ldb, 1,
-            &beta, c, ldc, 1);
+trans_t trans_of(Trans trans) {
+  return trans == Trans::kYes ? BLIS_TRANSPOSE : BLIS_NO_TRANSPOSE;
 }
-void call(Trans ta, Trans tb, dim_t m, dim_t n, dim_t k, double alpha, const double* a, inc_t lda, const double* b,
-          inc_t ldb, double beta, double* c, inc_t ldc) {
-  bli_dgemm(trans_of(ta), trans_of(tb), m, n, k, &alpha, const_cast<double*>(a), lda, 1, const_cast<double*>(b), ldb,
-            1, &beta, c, ldc, 1);
+
+void call(Trans ta, Trans tb, dim_t m, dim_t n, dim_t k, float alpha, const float* a, inc_t lda,
+          const float* b, inc_t ldb, float beta, float* c, inc_t ldc) {
+  bli_sgemm(trans_of(ta), trans_of(tb), m, n, k, &alpha, const_cast<float*>(a), lda, 1, const_cast<float*>(b),
+            ldb, 1, &beta, c, ldc, 1);
+}
+void call(Trans ta, Trans tb, dim_t m, dim_t n, dim_t k, double alpha, const double* a, inc_t lda,
+          const double* b, inc_t ldb, double beta, double* c, inc_t ldc) {
+  bli_dgemm(trans_of(ta), trans_of(tb), m, n, k, &alpha, const_cast<double*>(a), lda, 1,
+            const_cast<double*>(b), ldb, 1, &beta, c, ldc, 1);
 }
 
 }  // namespace
@@ -66,17 +68,17 @@ std::string blis_kernels() {
 }
 
 template <class T>
-void gemm_blis(Trans trans_a, Trans trans_b, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b,
-               size_t ldb, T beta, T* c, size_t ldc) {
+void gemm_blis(Trans trans_a, Trans trans_b, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda,
+               const T* b, size_t ldb, T beta, T* c, size_t ldc) {
   settle();
   if (m == 0 || n == 0) return;
   call(trans_a, trans_b, static_cast<dim_t>(m), static_cast<dim_t>(n), static_cast<dim_t>(k), alpha, a,
        static_cast<inc_t>(lda), b, static_cast<inc_t>(ldb), beta, c, static_cast<inc_t>(ldc));
 }
 
-template void gemm_blis(Trans, Trans, size_t, size_t, size_t, float, const float*, size_t, const float*, size_t, float,
-                        float*, size_t);
-template void gemm_blis(Trans, Trans, size_t, size_t, size_t, double, const double*, size_t, const double*, size_t,
-                        double, double*, size_t);
+template void gemm_blis(Trans, Trans, size_t, size_t, size_t, float, const float*, size_t, const float*,
+                        size_t, float, float*, size_t);
+template void gemm_blis(Trans, Trans, size_t, size_t, size_t, double, const double*, size_t, const double*,
+                        size_t, double, double*, size_t);
 
 }  // namespace storytape

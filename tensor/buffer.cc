@@ -82,7 +82,9 @@ Pool& pool() {
 }
 
 #ifndef NDEBUG
-void poison(BufferBlock* block) { std::memset(block->data(), 0xFF, block->capacity); }
+void poison(BufferBlock* block) {
+  std::memset(block->data(), 0xFF, block->capacity);
+}
 #else
 void poison(BufferBlock*) {}
 #endif
@@ -117,9 +119,15 @@ void Buffer::release() {
   block_ = nullptr;
 }
 
-uint64_t allocation_count() { return allocations.load(std::memory_order_relaxed); }
-size_t pooled_bytes() { return held.load(std::memory_order_relaxed); }
-size_t peak_pooled_bytes() { return held_peak.load(std::memory_order_relaxed); }
+uint64_t allocation_count() {
+  return allocations.load(std::memory_order_relaxed);
+}
+size_t pooled_bytes() {
+  return held.load(std::memory_order_relaxed);
+}
+size_t peak_pooled_bytes() {
+  return held_peak.load(std::memory_order_relaxed);
+}
 void trim_pool() {
   if (!pool_is_gone) pool().trim();
 }

@@ -1,8 +1,8 @@
 // Memory of tensors: reference-counted, 64-byte aligned blocks from a pool of freed ones.
 //
-// Each thread keeps its own pool, so taking and giving back needs no lock. A block goes to the pool of the thread
-// that drops the last reference. After a training step has run once, the next finds every block it needs in the pool:
-// no system allocation (counted in allocation_count()).
+// Each thread keeps its own pool, so taking and giving back needs no lock. A block goes to the pool of the
+// thread that drops the last reference. After a training step has run once, the next finds every block it
+// needs in the pool: no system allocation (counted in allocation_count()).
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,8 @@ static_assert(sizeof(BufferBlock) <= BufferBlock::kHeader);
 class Buffer {
  public:
   Buffer() = default;
-  // At least `bytes` bytes, contents undefined (NaN patterns in debug builds). Throws Error when memory runs out.
+  // At least `bytes` bytes, contents undefined (NaN patterns in debug builds). Throws Error when memory runs
+  // out.
   explicit Buffer(size_t bytes);
   Buffer(const Buffer& other) : block_(other.block_) {
     if (block_) block_->references.fetch_add(1, std::memory_order_relaxed);

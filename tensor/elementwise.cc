@@ -45,7 +45,9 @@ bool derivative_needs_output(Unary op) {
   return op == Unary::kExp || op == Unary::kEluPlusOne || op == Unary::kSqrt || op == Unary::kReciprocal;
 }
 
-bool derivative_needs_input(Unary op) { return op != Unary::kNeg && !derivative_needs_output(op); }
+bool derivative_needs_input(Unary op) {
+  return op != Unary::kNeg && !derivative_needs_output(op);
+}
 
 template <class T>
 Tensor<T> unary(Unary op, const Tensor<T>& x) {
@@ -143,13 +145,15 @@ Tensor<T> reduce_to(const Tensor<T>& x, const Shape& shape) {
     fail("a tensor {} can't be reduced to {}", to_string(x.shape()), to_string(shape));
   }
   Tensor<T> result = x;
-  // Axes from the innermost outwards: runs of repeated axes are summed as one; `inner` counts what is kept further in,
-  // `outer` what lies further out.
+  // Axes from the innermost outwards: runs of repeated axes are summed as one; `inner` counts what is kept
+  // further in, `outer` what lies further out.
   size_t inner = 1;
   size_t outer = x.size();
   size_t i = 0;
   const size_t rank = x.rank();
-  const auto repeated = [&](size_t axis) { return axis >= shape.rank() || shape.back(axis) != x.shape().back(axis); };
+  const auto repeated = [&](size_t axis) {
+    return axis >= shape.rank() || shape.back(axis) != x.shape().back(axis);
+  };
   if (x.size() == 0) return Tensor<T>::zeros(shape);
   while (i < rank) {
     if (!repeated(i)) {
@@ -167,10 +171,10 @@ Tensor<T> reduce_to(const Tensor<T>& x, const Shape& shape) {
   return result.reshape(shape);
 }
 
-#define STORYTAPE_INSTANTIATE(T)                                               \
-  template Tensor<T> unary(Unary, const Tensor<T>&);                           \
-  template Tensor<T> binary(Binary, const Tensor<T>&, const Tensor<T>&);       \
-  template Tensor<T> broadcast_to(const Tensor<T>&, const Shape&);             \
+#define STORYTAPE_INSTANTIATE(T)                                         \
+  template Tensor<T> unary(Unary, const Tensor<T>&);                     \
+  template Tensor<T> binary(Binary, const Tensor<T>&, const Tensor<T>&); \
+  template Tensor<T> broadcast_to(const Tensor<T>&, const Shape&);       \
   template Tensor<T> reduce_to(const Tensor<T>&, const Shape&)
 STORYTAPE_INSTANTIATE(float);
 STORYTAPE_INSTANTIATE(double);

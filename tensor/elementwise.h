@@ -1,8 +1,8 @@
 // Elementwise functions and arithmetic of arrays, float and double.
 //
-// Pointer forms take arrays of n values that may lie anywhere (no alignment wanted); an output may be the same array as
-// an input, but must not overlap it otherwise. They allocate nothing. For given values the result doesn't depend on
-// where in the array a value stands, nor on n.
+// Pointer forms take arrays of n values that may lie anywhere (no alignment wanted); an output may be the
+// same array as an input, but must not overlap it otherwise. They allocate nothing. For given values the
+// result doesn't depend on where in the array a value stands, nor on n.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,15 @@ enum class Unary {
   kNeg,
   kReciprocal,
 };
-inline constexpr Unary kUnaryOps[] = {Unary::kExp,      Unary::kLog,        Unary::kTanh,   Unary::kSigmoid,
-                                      Unary::kSoftplus, Unary::kLogSigmoid, Unary::kSilu,   Unary::kGeluErf,
-                                      Unary::kGeluTanh, Unary::kEluPlusOne, Unary::kSqrt,   Unary::kSquare,
+inline constexpr Unary kUnaryOps[] = {Unary::kExp,      Unary::kLog,        Unary::kTanh, Unary::kSigmoid,
+                                      Unary::kSoftplus, Unary::kLogSigmoid, Unary::kSilu, Unary::kGeluErf,
+                                      Unary::kGeluTanh, Unary::kEluPlusOne, Unary::kSqrt, Unary::kSquare,
                                       Unary::kNeg,      Unary::kReciprocal};
 
 // "exp", "gelu_erf", ...
 std::string to_string(Unary op);
-// Whether f'(x) is computed from x, from y = f(x), or from neither (kNeg). Never from both, so a tape saves one.
+// Whether f'(x) is computed from x, from y = f(x), or from neither (kNeg). Never from both, so a tape saves
+// one.
 bool derivative_needs_input(Unary op);
 bool derivative_needs_output(Unary op);
 
@@ -46,14 +47,15 @@ template <class T>
 Tensor<T> unary(Unary op, const Tensor<T>& x);
 
 // dx = dy f'(x), or dx += with `accumulate`. x or y may be null where the derivative doesn't need it.
-void unary_backward(Unary op, const float* x, const float* y, const float* dy, float* dx, size_t n, bool accumulate);
+void unary_backward(Unary op, const float* x, const float* y, const float* dy, float* dx, size_t n,
+                    bool accumulate);
 void unary_backward(Unary op, const double* x, const double* y, const double* dy, double* dx, size_t n,
                     bool accumulate);
 
 enum class Binary { kAdd, kSub, kMul, kDiv };
 
-// Rows of n values each. A row stride is the distance from a row's start to the next one's (0: the same row each time);
-// an inner stride is 1, or 0 for one value that stands for the whole row. y's rows lie n apart.
+// Rows of n values each. A row stride is the distance from a row's start to the next one's (0: the same row
+// each time); an inner stride is 1, or 0 for one value that stands for the whole row. y's rows lie n apart.
 struct BinaryRows {
   size_t rows, n;
   size_t a_row_stride, a_stride;
@@ -89,8 +91,8 @@ Tensor<T> div(const Tensor<T>& a, const Tensor<T>& b) {
   return binary(Binary::kDiv, a, b);
 }
 
-// The reverse of broadcasting `shape` to x's shape: x summed over the axes that were repeated, in the order of
-// sum_axis. Shares x's buffer where nothing was. Throws Error where `shape` doesn't broadcast to x's.
+// The reverse of broadcasting `shape` to x's shape: x summed over the axes that were repeated, in the order
+// of sum_axis. Shares x's buffer where nothing was. Throws Error where `shape` doesn't broadcast to x's.
 template <class T>
 Tensor<T> reduce_to(const Tensor<T>& x, const Shape& shape);
 // x repeated along the axes that broadcasting to `shape` repeats.
@@ -110,8 +112,9 @@ void scale(double a, const double* x, double* y, size_t n);
 void lerp(float w, const float* x, float* y, size_t n);
 void lerp(double w, const double* x, double* y, size_t n);
 
-// dst = the sum of `count` arrays of n values, added in a tree that depends on `count` alone: the first half (the
-// largest power of two below `count`) plus the rest, each half alike. dst may be blocks[0]. REQUIRES: count >= 1.
+// dst = the sum of `count` arrays of n values, added in a tree that depends on `count` alone: the first half
+// (the largest power of two below `count`) plus the rest, each half alike. dst may be blocks[0]. REQUIRES:
+// count >= 1.
 void tree_sum(float* dst, const float* const* blocks, size_t count, size_t n);
 void tree_sum(double* dst, const double* const* blocks, size_t count, size_t n);
 

@@ -7,10 +7,15 @@
 #include <string>
 #include <utility>
 
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error \
+    "build Storytape without -ffast-math and -ffinite-math-only: NaN guards and masks rest on IEEE arithmetic"
+#endif
+
 namespace storytape {
 
-// A run that can't go on: a bad file, a bad shape, a non-finite loss. The program prints what() as one line on stderr
-// and exits with 1.
+// A run that can't go on: a bad file, a bad shape, a non-finite loss. The program prints what() as one line
+// on stderr and exits with 1.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -36,7 +36,8 @@ void scatter_add_rows(T* table, size_t vocab, size_t dim, std::span<const int32_
 }
 
 template <class T>
-void transpose_matrix(const T* from, size_t from_stride, T* to, size_t to_stride, size_t rows, size_t columns) {
+void transpose_matrix(const T* from, size_t from_stride, T* to, size_t to_stride, size_t rows,
+                      size_t columns) {
   // Tiles small enough that their lines of both matrices stay in the first cache level.
   constexpr size_t kTile = 16;
   for (size_t r = 0; r < rows; r += kTile) {
@@ -80,7 +81,8 @@ void for_each_index(std::span<const CopyAxis> axes, const F& f) {
 }
 
 // The result's axes, outermost first, where neighbours that are neighbours in the source too are one.
-size_t copy_axes(const Shape& shape, std::span<const size_t> permutation, std::array<CopyAxis, Shape::kMaxRank>& axes) {
+size_t copy_axes(const Shape& shape, std::span<const size_t> permutation,
+                 std::array<CopyAxis, Shape::kMaxRank>& axes) {
   size_t rank = 0;
   size_t to_stride = 1;
   for (size_t i = permutation.size(); i-- > 0;) {
@@ -153,7 +155,8 @@ Tensor<T> transpose(const Tensor<T>& x) {
 
 namespace {
 
-// Where [first, first + size) of an axis lies: `count` runs of `length` values, `stride` apart, from `offset` on.
+// Where [first, first + size) of an axis lies: `count` runs of `length` values, `stride` apart, from `offset`
+// on.
 struct Runs {
   size_t count, length, stride, offset;
 };
@@ -224,14 +227,14 @@ Tensor<T> concat(std::span<const Tensor<T>> parts, size_t axis) {
   return y;
 }
 
-#define STORYTAPE_INSTANTIATE(T)                                                                      \
-  template Tensor<T> gather_rows(const Tensor<T>&, std::span<const int32_t>);                         \
-  template void scatter_add_rows(T*, size_t, size_t, std::span<const int32_t>, const T*);             \
-  template void transpose_matrix(const T*, size_t, T*, size_t, size_t, size_t);                       \
-  template Tensor<T> transpose(const Tensor<T>&, std::span<const size_t>);                            \
-  template Tensor<T> transpose(const Tensor<T>&);                                                     \
-  template Tensor<T> slice(const Tensor<T>&, size_t, size_t, size_t);                                 \
-  template void add_to_slice(Tensor<T>&, size_t, size_t, const Tensor<T>&);                           \
+#define STORYTAPE_INSTANTIATE(T)                                                          \
+  template Tensor<T> gather_rows(const Tensor<T>&, std::span<const int32_t>);             \
+  template void scatter_add_rows(T*, size_t, size_t, std::span<const int32_t>, const T*); \
+  template void transpose_matrix(const T*, size_t, T*, size_t, size_t, size_t);           \
+  template Tensor<T> transpose(const Tensor<T>&, std::span<const size_t>);                \
+  template Tensor<T> transpose(const Tensor<T>&);                                         \
+  template Tensor<T> slice(const Tensor<T>&, size_t, size_t, size_t);                     \
+  template void add_to_slice(Tensor<T>&, size_t, size_t, const Tensor<T>&);               \
   template Tensor<T> concat(std::span<const Tensor<T>>, size_t)
 STORYTAPE_INSTANTIATE(float);
 STORYTAPE_INSTANTIATE(double);

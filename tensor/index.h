@@ -9,15 +9,15 @@
 
 namespace storytape {
 
-// Throws Error naming the first id that lies outside [0, count), its position, and `what`: "token 4096 at position 7
-// lies outside [0, 4096)".
+// Throws Error naming the first id that lies outside [0, count), its position, and `what`: "token 4096 at
+// position 7 lies outside [0, 4096)".
 void check_ids(std::span<const int32_t> ids, size_t count, const char* what = "id");
 
 // [ids.size(), D]: row i is table[ids[i]], table [V, D]. Throws Error as check_ids.
 template <class T>
 Tensor<T> gather_rows(const Tensor<T>& table, std::span<const int32_t> ids);
-// table[ids[i]] += rows[i], table [vocab, dim], rows [ids.size(), dim]; in the order of i, so that repeated ids give the
-// same bits each time. Throws Error as check_ids, before anything is written.
+// table[ids[i]] += rows[i], table [vocab, dim], rows [ids.size(), dim]; in the order of i, so that repeated
+// ids give the same bits each time. Throws Error as check_ids, before anything is written.
 template <class T>
 void scatter_add_rows(T* table, size_t vocab, size_t dim, std::span<const int32_t> ids, const T* rows);
 
@@ -29,7 +29,8 @@ template <class T>
 Tensor<T> transpose(const Tensor<T>& x);
 // to [columns, rows] = from [rows, columns], each row `from_stride` or `to_stride` values after the last.
 template <class T>
-void transpose_matrix(const T* from, size_t from_stride, T* to, size_t to_stride, size_t rows, size_t columns);
+void transpose_matrix(const T* from, size_t from_stride, T* to, size_t to_stride, size_t rows,
+                      size_t columns);
 
 // A copy of elements [first, last) of an axis.
 template <class T>

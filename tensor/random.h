@@ -1,8 +1,9 @@
-// Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011).
+// Counter-based random numbers (Philox4x32-10; Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
+// 2011).
 //
-// The n-th number of a stream is a pure function of (seed, stream, n): no state is shared between threads, and a
-// stopped run goes on from its counter alone. Integers are the same on every compiler; a double is one of 2^53
-// equally spaced values in [0, 1), so it is the same too.
+// The n-th number of a stream is a pure function of (seed, stream, n): no state is shared between threads,
+// and a stopped run goes on from its counter alone. Integers are the same on every compiler; a double is one
+// of 2^53 equally spaced values in [0, 1), so it is the same too.
 #pragma once
 
 #include <array>

@@ -73,8 +73,12 @@ void max_middle_backward(const double* x, const double* dy, double* dx, size_t o
   max_backward(x, dy, dx, outer, m, inner, accumulate);
 }
 
-size_t argmax(const float* x, size_t n) { return first_of_largest(x, n); }
-size_t argmax(const double* x, size_t n) { return first_of_largest(x, n); }
+size_t argmax(const float* x, size_t n) {
+  return first_of_largest(x, n);
+}
+size_t argmax(const double* x, size_t n) {
+  return first_of_largest(x, n);
+}
 
 template <class T>
 Tensor<T> sum_axis(const Tensor<T>& x, size_t axis, bool keepdims) {
@@ -132,7 +136,7 @@ Tensor<T> softmax(const Tensor<T>& x) {
   return y;
 }
 
-#define STORYTAPE_INSTANTIATE(T)                              \
+#define STORYTAPE_INSTANTIATE(T)                                \
   template Tensor<T> sum_axis(const Tensor<T>&, size_t, bool);  \
   template Tensor<T> mean_axis(const Tensor<T>&, size_t, bool); \
   template Tensor<T> max_axis(const Tensor<T>&, size_t, bool);  \

@@ -1,4 +1,5 @@
-// Sizes of a tensor's axes, row-major: the last axis is contiguous. Held inline, so that making one allocates nothing.
+// Sizes of a tensor's axes, row-major: the last axis is contiguous. Held inline, so that making one allocates
+// nothing.
 #pragma once
 
 #include <array>

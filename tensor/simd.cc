@@ -18,8 +18,8 @@ std::atomic<bool> simd_chosen{false};
 
 namespace {
 
-// Targets that kernels are compiled for and that this CPU has. hwy::SupportedTargets() honours an earlier choice, so
-// the first answer, taken while nothing is forced, is kept.
+// Targets that kernels are compiled for and that this CPU has. hwy::SupportedTargets() honours an earlier
+// choice, so the first answer, taken while nothing is forced, is kept.
 int64_t available() {
   static const int64_t targets = [] {
     const int64_t both = HWY_SUPPORTED_TARGETS & HWY_TARGETS;
@@ -36,7 +36,8 @@ std::vector<int64_t> bits(int64_t targets) {
 
 std::string names(int64_t targets) {
   std::string text;
-  for (const int64_t target : bits(targets)) text += (text.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
+  for (const int64_t target : bits(targets))
+    text += (text.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
   return text;
 }
 

@@ -1,8 +1,8 @@
 // Tensor<T>: contiguous row-major values over a shared buffer; T is float or double, or int32_t for ids.
 //
-// Value semantics: copies, reshapes and row ranges share a buffer until one of them is written through its non-const
-// data(), which first takes a buffer of its own. So no write reaches a value that someone else has saved. A pointer
-// from data() is good until the tensor is copied. Debug builds fill fresh buffers with NaN.
+// Value semantics: copies, reshapes and row ranges share a buffer until one of them is written through its
+// non-const data(), which first takes a buffer of its own. So no write reaches a value that someone else has
+// saved. A pointer from data() is good until the tensor is copied. Debug builds fill fresh buffers with NaN.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ class Tensor {
   Tensor(const Shape& shape, std::initializer_list<T> values)
       : Tensor(shape, std::span<const T>(values.begin(), values.size())) {}
   Tensor(const Shape& shape, std::span<const T> values) : Tensor(shape) {
-    if (values.size() != size_) fail("tensor {} wants {} values, got {}", to_string(shape), size_, values.size());
+    if (values.size() != size_)
+      fail("tensor {} wants {} values, got {}", to_string(shape), size_, values.size());
     std::copy(values.begin(), values.end(), data_);
   }
 
@@ -104,7 +105,8 @@ class Tensor {
 template <class To, class From>
 Tensor<To> cast(const Tensor<From>& from) {
   Tensor<To> to(from.shape());
-  std::transform(from.values().begin(), from.values().end(), to.data(), [](From x) { return static_cast<To>(x); });
+  std::transform(from.values().begin(), from.values().end(), to.data(),
+                 [](From x) { return static_cast<To>(x); });
   return to;
 }
 

@@ -145,9 +145,11 @@ size_t default_threads() {
   size_t threads = std::max(1u, std::thread::hardware_concurrency());
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) threads = static_cast<size_t>(std::max(1, CPU_COUNT(&set)));
+  if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    threads = static_cast<size_t>(std::max(1, CPU_COUNT(&set)));
   const double quota = cgroup_cpus();
-  if (std::isfinite(quota)) threads = std::min(threads, static_cast<size_t>(std::max(1.0, std::floor(quota))));
+  if (std::isfinite(quota))
+    threads = std::min(threads, static_cast<size_t>(std::max(1.0, std::floor(quota))));
   return threads;
 }
 

@@ -35,16 +35,16 @@ class ThreadPool {
 
   size_t threads() const { return workers_.size() + 1; }
 
-  // Runs f(0) … f(n-1), each once, on whichever thread is free, and returns when all are done. The first exception is
-  // thrown again here; tasks not yet begun are then dropped. What f(i) computes must not depend on who runs it. A call
-  // from within a task runs on that task's thread alone.
+  // Runs f(0) … f(n-1), each once, on whichever thread is free, and returns when all are done. The first
+  // exception is thrown again here; tasks not yet begun are then dropped. What f(i) computes must not depend
+  // on who runs it. A call from within a task runs on that task's thread alone.
   template <class F>
   void parallel_for(size_t n, const F& f) {
     run(n, IndexFunction(f));
   }
 
-  // Task i always runs on the thread that ran task i of the last call with as many tasks: so that a thread finds its
-  // buffers again. Blocks of tasks are contiguous.
+  // Task i always runs on the thread that ran task i of the last call with as many tasks: so that a thread
+  // finds its buffers again. Blocks of tasks are contiguous.
   template <class F>
   void parallel_for_static(size_t n, const F& f) {
     const size_t share = (n + threads() - 1) / threads();
@@ -76,7 +76,8 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
-// Threads that this process may use: the CPUs of its affinity mask, at most the cgroup's quota rounded down, at least 1.
+// Threads that this process may use: the CPUs of its affinity mask, at most the cgroup's quota rounded down,
+// at least 1.
 size_t default_threads();
 
 }  // namespace storytape

@@ -10,7 +10,9 @@ namespace {
 
 using Real = long double;
 
-Real logistic(Real x) { return 1 / (1 + std::exp(-x)); }
+Real logistic(Real x) {
+  return 1 / (1 + std::exp(-x));
+}
 
 struct ValueAndSlope {
   Real y, slope;
@@ -56,7 +58,9 @@ ValueAndSlope exact(Unary op, Real x) {
   return {0, 0};
 }
 
-bool wants_positive(Unary op) { return op == Unary::kLog || op == Unary::kSqrt || op == Unary::kReciprocal; }
+bool wants_positive(Unary op) {
+  return op == Unary::kLog || op == Unary::kSqrt || op == Unary::kReciprocal;
+}
 
 template <class T>
 void check_unary(Unary op, size_t n) {
@@ -190,11 +194,24 @@ Tensor<T> random_tensor(const Shape& shape, uint64_t seed) {
 }
 
 const std::pair<Shape, Shape> kBroadcasts[] = {
-    {{3, 4}, {1, 4}}, {{3, 4}, {4}},    {{3, 4}, {3, 1}},       {{4, 1}, {1, 4}},
-    {{}, {5}},        {{1}, {1}},       {{}, {}},               {{2, 1, 4, 64}, {2, 1, 4, 1}},
-    {{0, 4}, {4}},    {{3, 0}, {1, 0}}, {{3, 1}, {1, 0}},       {{7, 33}, {33}},
-    {{5, 17}, {}},    {{2, 3, 5}, {3, 1}}, {{2, 3, 5, 7}, {3, 1, 7}}, {{4, 1, 3, 1, 2}, {5, 1, 2, 1}},
-    {{1, 1, 3}, {2, 1, 1}}, {{2, 3, 2, 3, 2, 3, 2, 3}, {1, 3, 1, 3, 1, 3, 1, 3}},
+    {{3, 4}, {1, 4}},
+    {{3, 4}, {4}},
+    {{3, 4}, {3, 1}},
+    {{4, 1}, {1, 4}},
+    {{}, {5}},
+    {{1}, {1}},
+    {{}, {}},
+    {{2, 1, 4, 64}, {2, 1, 4, 1}},
+    {{0, 4}, {4}},
+    {{3, 0}, {1, 0}},
+    {{3, 1}, {1, 0}},
+    {{7, 33}, {33}},
+    {{5, 17}, {}},
+    {{2, 3, 5}, {3, 1}},
+    {{2, 3, 5, 7}, {3, 1, 7}},
+    {{4, 1, 3, 1, 2}, {5, 1, 2, 1}},
+    {{1, 1, 3}, {2, 1, 1}},
+    {{2, 3, 2, 3, 2, 3, 2, 3}, {1, 3, 1, 3, 1, 3, 1, 3}},
 };
 
 template <class T>

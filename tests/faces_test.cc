@@ -17,7 +17,10 @@ FaceVariant running_sum(const std::string& name) {
   variant.name = name;
   variant.faces = {Face::kRecurrent, Face::kChunkwise};
   variant.inputs = {
-      {"x", [](size_t tokens, uint64_t seed) { return example_normal({2, tokens, 1}, seed); }},
+      {"x",
+       [](size_t tokens, uint64_t seed) {
+         return example_normal({2, tokens, 1}, seed);
+       }},
       {"g", [](size_t, uint64_t) { return example_values({1}, {0.5}); }, false},
   };
   variant.states = {{"S", [](size_t, uint64_t seed) { return example_normal({2, 1, 1}, seed); }}};
@@ -63,7 +66,9 @@ FaceResult<T> run_sum(Fault fault, Face face, size_t chunk, const std::vector<Va
 void add_variant(const std::string& name, Fault fault) {
   FaceVariant variant = running_sum(name);
   const auto run = [fault]<class T>(Face face, size_t chunk, const std::vector<Var<T>>& in,
-                                    const std::vector<Var<T>>& states) { return run_sum(fault, face, chunk, in, states); };
+                                    const std::vector<Var<T>>& states) {
+    return run_sum(fault, face, chunk, in, states);
+  };
   variant.run64 = run;
   variant.run32 = run;
   register_faces(std::move(variant));

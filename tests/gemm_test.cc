@@ -25,7 +25,8 @@ struct Case {
 
 // c = alpha·op(a)·op(b) + beta·c in long double; c is not read where beta is 0.
 template <class T>
-std::vector<T> plain_product(const Case& p, const std::vector<T>& a, const std::vector<T>& b, std::vector<T> c) {
+std::vector<T> plain_product(const Case& p, const std::vector<T>& a, const std::vector<T>& b,
+                             std::vector<T> c) {
   for (size_t i = 0; i < p.m; ++i) {
     for (size_t j = 0; j < p.n; ++j) {
       long double sum = 0;
@@ -35,8 +36,9 @@ std::vector<T> plain_product(const Case& p, const std::vector<T>& a, const std::
         sum += static_cast<long double>(x) * static_cast<long double>(y);
       }
       T& to = c[i * p.n + j];
-      to = static_cast<T>(static_cast<long double>(p.alpha) * sum +
-                          (p.beta == 0 ? 0 : static_cast<long double>(p.beta) * static_cast<long double>(to)));
+      to =
+          static_cast<T>(static_cast<long double>(p.alpha) * sum +
+                         (p.beta == 0 ? 0 : static_cast<long double>(p.beta) * static_cast<long double>(to)));
     }
   }
   return c;
@@ -67,15 +69,16 @@ void check(const Case& p, Engine&& engine) {
   const auto a = random_values<T>(p.m * p.k, 1);
   const auto b = random_values<T>(p.k * p.n, 2);
   // beta = 0 must not read C.
-  std::vector<T> c = p.beta == 0 ? std::vector<T>(p.m * p.n, static_cast<T>(kNaN)) : random_values<T>(p.m * p.n, 3);
+  std::vector<T> c =
+      p.beta == 0 ? std::vector<T>(p.m * p.n, static_cast<T>(kNaN)) : random_values<T>(p.m * p.n, 3);
   const auto want = plain_product(p, a, b, c);
   const size_t lda = std::max<size_t>(1, p.ta == Trans::kYes ? p.m : p.k);
   const size_t ldb = std::max<size_t>(1, p.tb == Trans::kYes ? p.k : p.n);
-  engine(p.ta, p.tb, p.m, p.n, p.k, static_cast<T>(p.alpha), a.data(), lda, b.data(), ldb, static_cast<T>(p.beta),
-         c.data(), std::max<size_t>(1, p.n));
+  engine(p.ta, p.tb, p.m, p.n, p.k, static_cast<T>(p.alpha), a.data(), lda, b.data(), ldb,
+         static_cast<T>(p.beta), c.data(), std::max<size_t>(1, p.n));
   const double unit = std::is_same_v<T, float> ? 6e-8 : 1.2e-16;
-  // k roundings of partial sums that grow like sqrt(k)/3: about unit·k/3 in the mean square, six times that at worst,
-  // and each product once more where there is no fused multiply-add.
+  // k roundings of partial sums that grow like sqrt(k)/3: about unit·k/3 in the mean square, six times that
+  // at worst, and each product once more where there is no fused multiply-add.
   REQUIRE(worst(c, want) <= unit * (8 + 4 * static_cast<double>(p.k) / 3) * std::max(1.0, std::abs(p.alpha)));
 }
 
@@ -149,7 +152,8 @@ TEST_CASE("B126 no load or store goes past an operand's end") {
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   // An array whose last byte is the last of a page that a protected one follows.
   struct Guarded {
-    Guarded(size_t n, size_t page_size) : bytes((n * sizeof(float) + page_size - 1) / page_size * page_size + page_size) {
+    Guarded(size_t n, size_t page_size)
+        : bytes((n * sizeof(float) + page_size - 1) / page_size * page_size + page_size) {
       memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       REQUIRE(memory != MAP_FAILED);
       mprotect(static_cast<char*>(memory) + bytes - page_size, page_size, PROT_NONE);
@@ -167,8 +171,8 @@ TEST_CASE("B126 no load or store goes past an operand's end") {
         for (size_t k = 1; k <= 17; k += 8) {
           const Guarded a(m * k, page), b(k * n, page), c(m * n, page);
           for (const Trans t : {Trans::kNo, Trans::kYes}) {
-            gemm_own(t, t, m, n, k, 1.0f, a.data, t == Trans::kYes ? m : k, b.data, t == Trans::kYes ? k : n, 0.0f,
-                     c.data, n);
+            gemm_own(t, t, m, n, k, 1.0f, a.data, t == Trans::kYes ? m : k, b.data, t == Trans::kYes ? k : n,
+                     0.0f, c.data, n);
             REQUIRE(c.data[m * n - 1] == static_cast<float>(k));
           }
         }
@@ -184,7 +188,8 @@ TEST_CASE("the epilogue adds bias and residual, applies GELU and its reverse") {
     const auto b = random_values<double>(k * n, 2);
     const auto bias = random_values<double>(n, 3);
     const auto residual = random_values<double>(m * n, 4);
-    const auto sum = plain_product<double>({Trans::kNo, Trans::kNo, m, n, k}, a, b, std::vector<double>(m * n));
+    const auto sum =
+        plain_product<double>({Trans::kNo, Trans::kNo, m, n, k}, a, b, std::vector<double>(m * n));
     PackedB<double> packed;
     packed.pack(Trans::kNo, k, n, b.data());
 
@@ -207,7 +212,8 @@ TEST_CASE("the epilogue adds bias and residual, applies GELU and its reverse") {
     gemm_packed(Trans::kNo, m, a.data(), k, packed, 0.0, c.data(), n, reverse);
     for (size_t i = 0; i < m * n; ++i) {
       const double x = pre[i];
-      const double slope = 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-x * x / 2) / std::sqrt(2 * 3.14159265358979323846);
+      const double slope = 0.5 * std::erfc(-x / std::sqrt(2.0)) +
+                           x * std::exp(-x * x / 2) / std::sqrt(2 * 3.14159265358979323846);
       REQUIRE(std::abs(c[i] - sum[i] * slope) <= 1e-12);
     }
   });

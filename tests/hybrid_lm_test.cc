@@ -103,7 +103,8 @@ TEST_CASE("B012 B105 B110 any cut of a sequence into calls gives the logits of t
     Tape<double> tape;
     const NoGrad<double> no_grad(tape);
     const Tensor<double> full = model.logits(tape, tokens, 1, length).value();
-    for (const auto& cuts : std::vector<std::vector<size_t>>{{33}, std::vector<size_t>(33, 1), {5, 1, 26, 1}, {32, 1}}) {
+    for (const auto& cuts :
+         std::vector<std::vector<size_t>>{{33}, std::vector<size_t>(33, 1), {5, 1, 26, 1}, {32, 1}}) {
       LMState<double> state = model.init_state();
       size_t at = 0;
       for (const size_t n : cuts) {
@@ -136,7 +137,8 @@ TEST_CASE("the three faces of a whole model agree in loss and in every gradient"
   }
 }
 
-TEST_CASE("random directions through all weights agree with differences, and a step along -g lowers the loss") {
+TEST_CASE(
+    "random directions through all weights agree with differences, and a step along -g lowers the loss") {
   for (const char* pattern : {"full", "linear", "linear,full"}) {
     CAPTURE(pattern);
     HybridLM<double> model(tiny(pattern), 8);
@@ -157,7 +159,8 @@ TEST_CASE("random directions through all weights agree with differences, and a s
     const auto move = [&](const std::vector<double>& direction, double by) {
       for (size_t i = 0; i < parameters.size(); ++i) {
         double* values = parameters[i].mutable_value().data();
-        for (size_t j = 0; j < parameters[i].size(); ++j) values[j] += by * direction[parameters.offsets()[i] + j];
+        for (size_t j = 0; j < parameters[i].size(); ++j)
+          values[j] += by * direction[parameters.offsets()[i] + j];
       }
     };
     Random random(11);
@@ -211,7 +214,8 @@ TEST_CASE("B042 B145 losses and gradients are the same bits for every number of 
     LaneTrainer lanes(model, pool);
     losses.push_back(lanes.run(tokens, targets, 13, 16));
     auto& all = gradients.emplace_back();
-    for (const float* block : lanes.gradients()) all.insert(all.end(), block, block + model.parameters().elements());
+    for (const float* block : lanes.gradients())
+      all.insert(all.end(), block, block + model.parameters().elements());
   }
   for (size_t i = 1; i < losses.size(); ++i) {
     CHECK(losses[i] == losses[0]);

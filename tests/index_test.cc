@@ -27,7 +27,9 @@ std::string message_of(const F& f) {
   return "nothing was thrown";
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 TEST_CASE("gather_rows copies the rows named") {
   const Tensor<float> table = counted<float>({4, 3});
@@ -48,7 +50,8 @@ TEST_CASE("B032 an id outside the table is refused with its position and value, 
     CHECK(contains(gathered, "position 2"));
     std::vector<float> sums(2 * kVocab, 1.0f);
     const std::vector<float> rows(2 * 4, 1.0f);
-    CHECK_THROWS_AS(scatter_add_rows(sums.data(), kVocab, 2, std::span<const int32_t>(ids), rows.data()), Error);
+    CHECK_THROWS_AS(scatter_add_rows(sums.data(), kVocab, 2, std::span<const int32_t>(ids), rows.data()),
+                    Error);
     CHECK(sums == std::vector<float>(2 * kVocab, 1.0f));
   }
 }
@@ -138,7 +141,8 @@ TEST_CASE("slice, add_to_slice and concat") {
 
   for (size_t axis = 0; axis < 3; ++axis) {
     const size_t size = x.size(axis);
-    const std::vector<Tensor<float>> parts = {slice(x, axis, 0, 1), slice(x, axis, 1, 1), slice(x, axis, 1, size)};
+    const std::vector<Tensor<float>> parts = {slice(x, axis, 0, 1), slice(x, axis, 1, 1),
+                                              slice(x, axis, 1, size)};
     const Tensor<float> joined = concat(std::span<const Tensor<float>>(parts), axis);
     CHECK(joined.shape() == x.shape());
     CHECK(joined.to_vector() == x.to_vector());

@@ -18,8 +18,8 @@ namespace storytape::test {
 // Around every vector width, with and without a rest.
 inline constexpr size_t kLengths[] = {0, 1, 2, 3, 7, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1000};
 
-// n values between NaN guards, one element off the alignment. A kernel that reads a guard shows NaN, one that writes a
-// guard is found by intact().
+// n values between NaN guards, one element off the alignment. A kernel that reads a guard shows NaN, one that
+// writes a guard is found by intact().
 template <class T>
 class Guarded {
  public:
@@ -72,8 +72,8 @@ void on_every_target(const F& f) {
   }
 }
 
-// |got - want| in units of the last place of T at `want`; infinite where only one of them is NaN or infinite. A value
-// that overflows T counts as infinity.
+// |got - want| in units of the last place of T at `want`; infinite where only one of them is NaN or infinite.
+// A value that overflows T counts as infinity.
 template <class T>
 double ulp_error(T got, long double want) {
   constexpr double kWrong = std::numeric_limits<double>::infinity();
@@ -89,7 +89,8 @@ double ulp_error(T got, long double want) {
 // |got - want| <= tolerance (1 + |want|), false for NaN.
 template <class T>
 bool close(T got, long double want, double tolerance) {
-  return std::fabs(static_cast<long double>(got) - want) <= static_cast<long double>(tolerance) * (1 + std::fabs(want));
+  return std::fabs(static_cast<long double>(got) - want) <=
+         static_cast<long double>(tolerance) * (1 + std::fabs(want));
 }
 
 template <class T>

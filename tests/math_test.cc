@@ -12,6 +12,7 @@
 // After HWY_TARGET_INCLUDE.
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
+#include "tensor/kernels/gelu-inl.h"
 #include "tensor/kernels/math-inl.h"
 
 #ifndef STORYTAPE_TESTS_MATH_TEST_ONCE
@@ -50,25 +51,44 @@ namespace k = storytape::HWY_NAMESPACE;
 template <class D, class V>
 HWY_INLINE V Evaluate(D d, Math function, V x) {
   switch (function) {
-    case Math::kExp: return k::Exp(d, x);
-    case Math::kExpNonPositive: return k::ExpNonPositive(d, x);
-    case Math::kExpGradual: return k::ExpNonPositive<true>(d, x);
-    case Math::kLog: return k::Log(d, x);
-    case Math::kLog1pUnit: return k::Log1pUnit(d, x);
-    case Math::kSigmoid: return k::Sigmoid(d, x);
-    case Math::kSigmoidGrad: return k::SigmoidGrad(d, x);
-    case Math::kSilu: return k::Silu(d, x);
-    case Math::kSiluGrad: return k::SiluGrad(d, x);
-    case Math::kSoftplus: return k::Softplus(d, x);
-    case Math::kLogSigmoid: return k::LogSigmoid(d, x);
-    case Math::kTanh: return k::Tanh(d, x);
-    case Math::kTanhGrad: return k::TanhGrad(d, x);
-    case Math::kErf: return k::Erf(d, x);
-    case Math::kGeluErf: return k::GeluErf(d, x);
-    case Math::kGeluErfGrad: return k::GeluErfGrad(d, x);
-    case Math::kGeluTanh: return k::GeluTanh(d, x);
-    case Math::kGeluTanhGrad: return k::GeluTanhGrad(d, x);
-    case Math::kEluPlusOne: return k::EluPlusOne(d, x);
+    case Math::kExp:
+      return k::Exp(d, x);
+    case Math::kExpNonPositive:
+      return k::ExpNonPositive(d, x);
+    case Math::kExpGradual:
+      return k::ExpNonPositive<true>(d, x);
+    case Math::kLog:
+      return k::Log(d, x);
+    case Math::kLog1pUnit:
+      return k::Log1pUnit(d, x);
+    case Math::kSigmoid:
+      return k::Sigmoid(d, x);
+    case Math::kSigmoidGrad:
+      return k::SigmoidGrad(d, x);
+    case Math::kSilu:
+      return k::Silu(d, x);
+    case Math::kSiluGrad:
+      return k::SiluGrad(d, x);
+    case Math::kSoftplus:
+      return k::Softplus(d, x);
+    case Math::kLogSigmoid:
+      return k::LogSigmoid(d, x);
+    case Math::kTanh:
+      return k::Tanh(d, x);
+    case Math::kTanhGrad:
+      return k::TanhGrad(d, x);
+    case Math::kErf:
+      return k::Erf(d, x);
+    case Math::kGeluErf:
+      return k::GeluErf(d, x);
+    case Math::kGeluErfGrad:
+      return k::GeluErfGrad(d, x);
+    case Math::kGeluTanh:
+      return k::GeluTanh(d, x);
+    case Math::kGeluTanhGrad:
+      return k::GeluTanhGrad(d, x);
+    case Math::kEluPlusOne:
+      return k::EluPlusOne(d, x);
   }
   return x;
 }
@@ -82,8 +102,12 @@ HWY_INLINE void EvaluateAll(Math function, const T* x, T* y, size_t n) {
     k::StorePartial(d, Evaluate(d, function, k::LoadPartial(d, x + i, left)), y + i, left);
   }
 }
-void EvaluateF32(Math function, const float* x, float* y, size_t n) { EvaluateAll(function, x, y, n); }
-void EvaluateF64(Math function, const double* x, double* y, size_t n) { EvaluateAll(function, x, y, n); }
+void EvaluateF32(Math function, const float* x, float* y, size_t n) {
+  EvaluateAll(function, x, y, n);
+}
+void EvaluateF64(Math function, const double* x, double* y, size_t n) {
+  EvaluateAll(function, x, y, n);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace storytape::test
@@ -95,16 +119,26 @@ namespace {
 
 HWY_EXPORT(EvaluateF32);
 HWY_EXPORT(EvaluateF64);
-void evaluate(Math f, const float* x, float* y, size_t n) { SIMD_DISPATCH(EvaluateF32)(f, x, y, n); }
-void evaluate(Math f, const double* x, double* y, size_t n) { SIMD_DISPATCH(EvaluateF64)(f, x, y, n); }
+void evaluate(Math f, const float* x, float* y, size_t n) {
+  SIMD_DISPATCH(EvaluateF32)(f, x, y, n);
+}
+void evaluate(Math f, const double* x, double* y, size_t n) {
+  SIMD_DISPATCH(EvaluateF64)(f, x, y, n);
+}
 
 using Real = long double;
 constexpr Real kPi = 3.14159265358979323846264338327950288L;
 const Real kTanhGeluFactor = std::sqrt(2 / kPi);
 
-Real logistic(Real x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
-Real normal_below(Real x) { return std::erfc(-x / std::sqrt(2.0L)) / 2; }
-Real normal_density(Real x) { return std::exp(-x * x / 2) / std::sqrt(2 * kPi); }
+Real logistic(Real x) {
+  return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
+}
+Real normal_below(Real x) {
+  return std::erfc(-x / std::sqrt(2.0L)) / 2;
+}
+Real normal_density(Real x) {
+  return std::exp(-x * x / 2) / std::sqrt(2 * kPi);
+}
 
 // The function in long double, its limit at infinities.
 Real exact(Math f, Real x) {
@@ -147,7 +181,8 @@ Real exact(Math f, Real x) {
       return infinite ? std::max(x, Real{0}) : x * logistic(u2);
     case Math::kGeluTanhGrad:
       return infinite ? logistic(x)
-                      : logistic(u2) + x * logistic(u2) * logistic(-u2) * 2 * kTanhGeluFactor * (1 + 0.134145L * x * x);
+                      : logistic(u2) +
+                            x * logistic(u2) * logistic(-u2) * 2 * kTanhGeluFactor * (1 + 0.134145L * x * x);
     case Math::kEluPlusOne:
       return x > 0 ? x + 1 : std::exp(x);
   }
@@ -197,8 +232,8 @@ void check_sweeps(const std::vector<Sweep>& sweeps) {
           at = i;
         }
       }
-      INFO(sweep.name << "(" << x[at] << ") = " << y[at] << ", want " << static_cast<double>(want[at]) << ", off by "
-                      << worst << " ulp");
+      INFO(sweep.name << "(" << x[at] << ") = " << y[at] << ", want " << static_cast<double>(want[at])
+                      << ", off by " << worst << " ulp");
       CHECK(worst <= sweep.ulp);
     });
   }
@@ -271,9 +306,9 @@ TEST_CASE("vector functions of doubles are within their bounds on every target")
   });
 }
 
-constexpr Math kEverywhere[] = {Math::kExp,      Math::kSigmoid,    Math::kSigmoidGrad, Math::kSilu,
-                                Math::kSiluGrad, Math::kSoftplus,   Math::kLogSigmoid,  Math::kTanh,
-                                Math::kTanhGrad, Math::kErf,        Math::kGeluErf,     Math::kGeluErfGrad,
+constexpr Math kEverywhere[] = {Math::kExp,      Math::kSigmoid,      Math::kSigmoidGrad, Math::kSilu,
+                                Math::kSiluGrad, Math::kSoftplus,     Math::kLogSigmoid,  Math::kTanh,
+                                Math::kTanhGrad, Math::kErf,          Math::kGeluErf,     Math::kGeluErfGrad,
                                 Math::kGeluTanh, Math::kGeluTanhGrad, Math::kEluPlusOne};
 
 template <class T>
@@ -291,7 +326,8 @@ void check_extremes() {
       // Far in its tail the tanh GELU is exp of a large argument, whose rounding shows.
       const bool tail = (f == Math::kGeluTanh || f == Math::kGeluTanhGrad) && x[i] <= -20;
       const Real want = exact(f, x[i]);
-      INFO("function " << static_cast<int>(f) << " of " << x[i] << ": " << y[i] << ", want " << static_cast<double>(want));
+      INFO("function " << static_cast<int>(f) << " of " << x[i] << ": " << y[i] << ", want "
+                       << static_cast<double>(want));
       if (tail) {
         CHECK(ulp_error(y[i], want) <= 4000);
       } else {

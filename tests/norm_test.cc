@@ -17,15 +17,16 @@ struct Plain {
 
 // Both norms from their formulas; RMS norm is the one without centring.
 template <class T>
-Plain plain_norm(const Guarded<T>& x, const T* gamma, const T* beta, const Guarded<T>& dy, Real eps, bool centre,
-                 size_t rows, size_t n) {
+Plain plain_norm(const Guarded<T>& x, const T* gamma, const T* beta, const Guarded<T>& dy, Real eps,
+                 bool centre, size_t rows, size_t n) {
   Plain p;
   p.dgamma.assign(n, 0);
   p.dbeta.assign(n, 0);
   for (size_t r = 0; r < rows; ++r) {
     Real mean = 0, variance = 0;
     for (size_t i = 0; centre && i < n; ++i) mean += Real{x[r * n + i]} / static_cast<Real>(n);
-    for (size_t i = 0; i < n; ++i) variance += (x[r * n + i] - mean) * (x[r * n + i] - mean) / static_cast<Real>(n);
+    for (size_t i = 0; i < n; ++i)
+      variance += (x[r * n + i] - mean) * (x[r * n + i] - mean) / static_cast<Real>(n);
     const Real rstd = 1 / std::sqrt(variance + eps);
     Real mean_g = 0, mean_gh = 0;
     for (size_t i = 0; i < n; ++i) {
@@ -65,9 +66,10 @@ void check_layer_norm(size_t rows, size_t n, bool affine, double offset) {
   for (size_t i = 0; i < n; ++i) want_dbeta.push_back(-1 + want.dbeta[i]);
 
   layer_norm(x.data(), g, b, eps, y.data(), mean.data(), rstd.data(), rows, n);
-  layer_norm_backward(x.data(), g, mean.data(), rstd.data(), dy.data(), dx.data(), false, dgamma.data(), dbeta.data(),
+  layer_norm_backward(x.data(), g, mean.data(), rstd.data(), dy.data(), dx.data(), false, dgamma.data(),
+                      dbeta.data(), rows, n);
+  layer_norm_backward(x.data(), g, mean.data(), rstd.data(), dy.data(), sum.data(), true, nullptr, nullptr,
                       rows, n);
-  layer_norm_backward(x.data(), g, mean.data(), rstd.data(), dy.data(), sum.data(), true, nullptr, nullptr, rows, n);
   INFO(rows << " rows of " << n << (affine ? ", affine" : "") << ", offset " << offset);
   // Two values of nearly equal size make rstd large and the row ill conditioned.
   const double tolerance = (n == 2 ? 400 : 40) * kEpsilon<T>;
@@ -83,8 +85,8 @@ void check_layer_norm(size_t rows, size_t n, bool affine, double offset) {
 
   Guarded<T> in_place = x, gradient = dy, dgamma2(n, T{1}), dbeta2(n, T{-1});
   layer_norm(in_place.data(), g, b, eps, in_place.data(), nullptr, nullptr, rows, n);
-  layer_norm_backward(x.data(), g, mean.data(), rstd.data(), gradient.data(), gradient.data(), false, dgamma2.data(),
-                      dbeta2.data(), rows, n);
+  layer_norm_backward(x.data(), g, mean.data(), rstd.data(), gradient.data(), gradient.data(), false,
+                      dgamma2.data(), dbeta2.data(), rows, n);
   CHECK(same_bits(in_place.data(), y.data(), rows * n));
   CHECK(same_bits(gradient.data(), dx.data(), rows * n));
   CHECK(same_bits(dgamma2.data(), dgamma.data(), n));
@@ -178,8 +180,8 @@ void check_constant_row(T value, size_t n) {
   std::vector<T> y(n), dx(n), dgamma(n), dbeta(n);
   T mean = 0, rstd = 0;
   layer_norm(x.data(), gamma.data(), beta.data(), T(1e-5), y.data(), &mean, &rstd, 1, n);
-  layer_norm_backward(x.data(), gamma.data(), &mean, &rstd, dy.data(), dx.data(), false, dgamma.data(), dbeta.data(), 1,
-                      n);
+  layer_norm_backward(x.data(), gamma.data(), &mean, &rstd, dy.data(), dx.data(), false, dgamma.data(),
+                      dbeta.data(), 1, n);
   const std::vector<T> want(beta.data(), beta.data() + n);
   INFO(n << " times " << value);
   CHECK(all_close(y.data(), want, 4 * kEpsilon<T>));
@@ -212,7 +214,8 @@ void check_scaled(T size, T eps) {
     T mean = 0, rstd = 0;
     if (centre) {
       layer_norm(x.data(), none, none, eps, y.data(), &mean, &rstd, 1, kSize);
-      layer_norm_backward(x.data(), none, &mean, &rstd, dy.data(), dx.data(), false, dgamma.data(), nullptr, 1, kSize);
+      layer_norm_backward(x.data(), none, &mean, &rstd, dy.data(), dx.data(), false, dgamma.data(), nullptr,
+                          1, kSize);
     } else {
       rms_norm(x.data(), none, eps, y.data(), &rstd, 1, kSize);
       rms_norm_backward(x.data(), none, &rstd, dy.data(), dx.data(), false, dgamma.data(), 1, kSize);
@@ -250,13 +253,15 @@ void check_width_one() {
     std::vector<T> y(3), mean(3), rstd(3), dx(3, T{9});
     T dgamma = 0, dbeta = 0;
     layer_norm(x.data(), &gain, &beta, T(1e-5), y.data(), mean.data(), rstd.data(), 3, 1);
-    layer_norm_backward(x.data(), &gain, mean.data(), rstd.data(), dy.data(), dx.data(), false, &dgamma, &dbeta, 3, 1);
+    layer_norm_backward(x.data(), &gain, mean.data(), rstd.data(), dy.data(), dx.data(), false, &dgamma,
+                        &dbeta, 3, 1);
     CHECK(y == std::vector<T>(3, beta));
     CHECK(dx == std::vector<T>(3, T{0}));
     CHECK(dgamma == T{0});
     CHECK(dbeta == Approx(1.5).epsilon(1e-6));
     std::vector<T> more = {1, 2, 3};
-    layer_norm_backward(x.data(), &gain, mean.data(), rstd.data(), dy.data(), more.data(), true, nullptr, nullptr, 3, 1);
+    layer_norm_backward(x.data(), &gain, mean.data(), rstd.data(), dy.data(), more.data(), true, nullptr,
+                        nullptr, 3, 1);
     CHECK(more == std::vector<T>{1, 2, 3});
   }
 }

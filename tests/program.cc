@@ -62,7 +62,8 @@ Running::Running(const std::vector<std::string>& argv, const Setup& setup)
   std::vector<char*> arguments;
   for (const std::string& word : argv) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  std::map<std::string, std::string> environment = {{"HOME", home().string()}, {"STORYTAPE", STORYTAPE_PROGRAM}};
+  std::map<std::string, std::string> environment = {{"HOME", home().string()},
+                                                    {"STORYTAPE", STORYTAPE_PROGRAM}};
   for (const auto& [name, value] : setup.environment) environment[name] = value;
   pid_ = fork();
   if (pid_ < 0) throw std::runtime_error("fork failed");
@@ -133,7 +134,9 @@ bool Running::wait_for(Pipe& pipe, const std::string& text) {
   return true;
 }
 
-void Running::signal(int number) { kill(pid_, number); }
+void Running::signal(int number) {
+  kill(pid_, number);
+}
 
 void Running::close_out() {
   if (out_.fd >= 0) close(out_.fd);
@@ -164,14 +167,18 @@ Outcome run(const std::vector<std::string>& arguments, const Setup& setup) {
   return Running(program(arguments), setup).wait();
 }
 
-Outcome shell(const std::string& command, const Setup& setup) { return Running({"sh", "-c", command}, setup).wait(); }
+Outcome shell(const std::string& command, const Setup& setup) {
+  return Running({"sh", "-c", command}, setup).wait();
+}
 
 std::string refusal(const Outcome& outcome, int code, const std::vector<std::string>& texts) {
-  const std::string seen = "exit " + std::to_string(outcome.code) + ", signal " + std::to_string(outcome.signal) +
-                           ", stdout \"" + outcome.out + "\", stderr \"" + outcome.err + "\"";
+  const std::string seen = "exit " + std::to_string(outcome.code) + ", signal " +
+                           std::to_string(outcome.signal) + ", stdout \"" + outcome.out + "\", stderr \"" +
+                           outcome.err + "\"";
   if (outcome.code != code) return "wanted exit " + std::to_string(code) + ": " + seen;
   if (!outcome.out.empty()) return "wanted nothing on stdout: " + seen;
-  if (outcome.messages().size() != 1 || !outcome.err.starts_with("storytape: ") || !outcome.err.ends_with("\n")) {
+  if (outcome.messages().size() != 1 || !outcome.err.starts_with("storytape: ") ||
+      !outcome.err.ends_with("\n")) {
     return "wanted one line on stderr: " + seen;
   }
   for (const std::string& text : texts) {
@@ -196,8 +203,15 @@ const fs::path& small_valid_text() {
 }
 
 std::vector<std::string> small_training(const fs::path& run, const std::vector<std::string>& more) {
-  std::vector<std::string> arguments = {"train",   "--out",    run.string(), "--data",     small_text().string(),
-                                        "--valid", small_valid_text().string(), "--model", "storylm-1m"};
+  std::vector<std::string> arguments = {"train",
+                                        "--out",
+                                        run.string(),
+                                        "--data",
+                                        small_text().string(),
+                                        "--valid",
+                                        small_valid_text().string(),
+                                        "--model",
+                                        "storylm-1m"};
   // In this order, so that `more` may say otherwise.
   const std::vector<std::pair<std::string, std::string>> defaults = {
       {"--vocab", "300"}, {"--batch", "3"}, {"--context", "16"}, {"--max-seq", "32"}, {"--steps", "6"}};
@@ -224,7 +238,8 @@ const fs::path& trained_run() {
 std::map<std::string, std::string> file_hashes(const fs::path& folder) {
   std::map<std::string, std::string> hashes;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) hashes[fs::relative(entry.path(), folder).string()] = sha256_hex(contents(entry.path()));
+    if (entry.is_regular_file())
+      hashes[fs::relative(entry.path(), folder).string()] = sha256_hex(contents(entry.path()));
   }
   return hashes;
 }

@@ -28,9 +28,9 @@ struct Outcome {
 
 // How a process is set up. Its HOME is an empty folder, so that no test meets another's cache.
 struct Setup {
-  std::string input;                         // standard input
-  std::map<std::string, std::string> environment;  // on top of the test's own
-  std::filesystem::path folder;              // current folder; empty: the test's
+  std::string input = {};                               // standard input
+  std::map<std::string, std::string> environment = {};  // on top of the test's own
+  std::filesystem::path folder = {};                    // current folder; empty: the test's
 };
 
 // A process that is running.
@@ -74,15 +74,16 @@ Outcome run(const std::vector<std::string>& arguments, const Setup& setup = {});
 Outcome shell(const std::string& command, const Setup& setup = {});
 std::vector<std::string> program(const std::vector<std::string>& arguments);
 
-// The contract of a failure: this exit code, nothing on standard output, one line on standard error that begins with
-// "storytape: " and holds each of the texts. What is wrong, or "".
+// The contract of a failure: this exit code, nothing on standard output, one line on standard error that
+// begins with "storytape: " and holds each of the texts. What is wrong, or "".
 std::string refusal(const Outcome& outcome, int code, const std::vector<std::string>& texts);
 
 // A text of a few hundred stories, made once: two files, and arguments for a model that trains in a moment.
 const std::filesystem::path& small_text();
 const std::filesystem::path& small_valid_text();
 // "train --data ... --out RUN" with `more` behind.
-std::vector<std::string> small_training(const std::filesystem::path& run, const std::vector<std::string>& more = {});
+std::vector<std::string> small_training(const std::filesystem::path& run,
+                                        const std::vector<std::string>& more = {});
 // A run of 6 steps that tests may read, and not change.
 const std::filesystem::path& trained_run();
 

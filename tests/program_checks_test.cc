@@ -36,7 +36,8 @@ TEST_CASE("faces lists every face with its errors") {
   for (const nlohmann::json& row : json.at("results")) {
     CHECK(row.at("ok") == true);
     const double bound = row.at("dtype") == "float64" ? 1e-11 : 1e-3;
-    for (const char* error : {"worst_output", "worst_state", "worst_gradient"}) CHECK(row.at(error).get<double>() <= bound);
+    for (const char* error : {"worst_output", "worst_state", "worst_gradient"})
+      CHECK(row.at(error).get<double>() <= bound);
   }
 }
 
@@ -79,7 +80,8 @@ TEST_CASE("verify passes the golden data of what is built") {
     CHECK(json.at("passed") == json.at("results").size());
     CHECK(json.at("results").at(0).contains("section"));
   }
-  const Outcome some = run({"verify", (shared / "golden").string(), "--only", "softmax_attention", "--only", "g*_erf"});
+  const Outcome some =
+      run({"verify", (shared / "golden").string(), "--only", "softmax_attention", "--only", "g*_erf"});
   CHECK(some.code == 0);
   CHECK(some.out.ends_with(" passed, 0 failed, 0 unknown\n"));
   CHECK(refusal(run({"verify", (shared / "golden").string(), "--only", "nothing"}), 2, {"nothing"}) == "");

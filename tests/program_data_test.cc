@@ -9,13 +9,17 @@ namespace {
 namespace fs = std::filesystem;
 
 // A tokenizer of 300 tokens.
-std::string tokenizer() { return (trained_run() / "tokenizer.json").string(); }
+std::string tokenizer() {
+  return (trained_run() / "tokenizer.json").string();
+}
 
 TEST_CASE("tokenizer train writes what info describes") {
   const TemporaryFolder folder;
   const std::string out = (folder / "tokenizer.json").string();
-  const std::vector<std::string> command = {"tokenizer", "train", small_text().string(), "--vocab", "280", "--out", out};
-  const Outcome trained = run({"tokenizer", "train", small_text().string(), "--vocab", "280", "--out", out, "--json"});
+  const std::vector<std::string> command = {"tokenizer", "train", small_text().string(), "--vocab", "280",
+                                            "--out",     out};
+  const Outcome trained =
+      run({"tokenizer", "train", small_text().string(), "--vocab", "280", "--out", out, "--json"});
   REQUIRE(trained.code == 0);
   CHECK(trained.json().at("vocab") == 280);
   CHECK(trained.json().at("merges") == 16);
@@ -32,22 +36,27 @@ TEST_CASE("tokenizer train writes what info describes") {
   const std::string before = contents(out);
   CHECK(refusal(run(command), 1, {out, "--overwrite"}) == "");
   CHECK(contents(out) == before);
-  CHECK(refusal(run({"tokenizer", "train", small_text().string(), "--vocab", "263", "--out", out}), 2, {"--vocab"}) == "");
-  CHECK(refusal(run({"tokenizer", "train", small_text().string(), "--out", (folder / "no" / "x").string()}), 1, {"no"}) == "");
-  CHECK(refusal(run({"tokenizer", "train", small_text().string(), "--out", folder.path().string()}), 1, {"folder"}) == "");
-  CHECK(refusal(run({"tokenizer", "train", "missing.txt", "--out", (folder / "x").string()}), 1, {"missing.txt"}) == "");
+  CHECK(refusal(run({"tokenizer", "train", small_text().string(), "--vocab", "263", "--out", out}), 2,
+                {"--vocab"}) == "");
+  CHECK(refusal(run({"tokenizer", "train", small_text().string(), "--out", (folder / "no" / "x").string()}),
+                1, {"no"}) == "");
+  CHECK(refusal(run({"tokenizer", "train", small_text().string(), "--out", folder.path().string()}), 1,
+                {"folder"}) == "");
+  CHECK(refusal(run({"tokenizer", "train", "missing.txt", "--out", (folder / "x").string()}), 1,
+                {"missing.txt"}) == "");
   if (fs::exists("/dev/full")) {
-    CHECK(refusal(run({"tokenizer", "train", small_text().string(), "--vocab", "264", "--out", "/dev/full"}), 1,
-                  {"/dev/full"}) == "");
+    CHECK(refusal(run({"tokenizer", "train", small_text().string(), "--vocab", "264", "--out", "/dev/full"}),
+                  1, {"/dev/full"}) == "");
   }
 }
 
-TEST_CASE("a pair that is rarer than --min-frequency is not merged, and a small text gives a small vocabulary") {
+TEST_CASE(
+    "a pair that is rarer than --min-frequency is not merged, and a small text gives a small vocabulary") {
   const TemporaryFolder folder;
   write(folder / "text", "abababab cd");
   const auto train = [&](const char* frequency) {
-    return run({"tokenizer", "train", (folder / "text").string(), "--vocab", "300", "--min-frequency", frequency,
-                "--overwrite", "--out", (folder / "out").string(), "--json"});
+    return run({"tokenizer", "train", (folder / "text").string(), "--vocab", "300", "--min-frequency",
+                frequency, "--overwrite", "--out", (folder / "out").string(), "--json"});
   };
   CHECK(train("2").json().at("merges") == 2);
   CHECK(train("1000").json().at("merges") == 0);
@@ -57,8 +66,9 @@ TEST_CASE("a pair that is rarer than --min-frequency is not merged, and a small 
 TEST_CASE("encode and decode are each other's inverse on any bytes") {
   std::string bytes;
   for (int i = 0; i < 256; ++i) bytes += static_cast<char>(i);
-  for (const std::string& text : {std::string("Once upon a time"), std::string(), bytes, std::string("[a, b]"),
-                                  std::string("é😀\r\n\n "), std::string("\xff\xfe<|endoftext|>\0x", 17)}) {
+  for (const std::string& text :
+       {std::string("Once upon a time"), std::string(), bytes, std::string("[a, b]"),
+        std::string("é😀\r\n\n "), std::string("\xff\xfe<|endoftext|>\0x", 17)}) {
     const Outcome encoded = run({"tokenizer", "encode", "--tokenizer", tokenizer()}, {.input = text});
     REQUIRE(encoded.code == 0);
     CHECK(encoded.err.empty());
@@ -66,9 +76,11 @@ TEST_CASE("encode and decode are each other's inverse on any bytes") {
     const Outcome decoded = run({"tokenizer", "decode", "--tokenizer", tokenizer()}, {.input = encoded.out});
     REQUIRE(decoded.code == 0);
     CHECK(decoded.out == text);
-    const nlohmann::json json = run({"tokenizer", "encode", "--tokenizer", tokenizer(), "--json"}, {.input = text}).json();
+    const nlohmann::json json =
+        run({"tokenizer", "encode", "--tokenizer", tokenizer(), "--json"}, {.input = text}).json();
     CHECK(json.at("bytes") == text.size());
-    const Outcome listed = run({"tokenizer", "decode", "--tokenizer", tokenizer()}, {.input = json.at("ids").dump()});
+    const Outcome listed =
+        run({"tokenizer", "decode", "--tokenizer", tokenizer()}, {.input = json.at("ids").dump()});
     CHECK(listed.out == text);
   }
 }
@@ -84,7 +96,8 @@ TEST_CASE("text and ids on the command line are those of standard input") {
   CHECK(run({"tokenizer", "encode", "--tokenizer", run_folder, "--", "-5 apples"}).code == 0);
   CHECK(run({"tokenizer", "decode", "--tokenizer", run_folder, "72", "105"}).out == "Hi");
   CHECK(run({"tokenizer", "decode", "--tokenizer", run_folder, "[72, 105]"}).out == "Hi");
-  CHECK(run({"tokenizer", "decode", "--tokenizer", run_folder, "72", "256", "105", "--skip-specials"}).out == "Hi");
+  CHECK(run({"tokenizer", "decode", "--tokenizer", run_folder, "72", "256", "105", "--skip-specials"}).out ==
+        "Hi");
 }
 
 TEST_CASE("B069 a special token's text is text unless --specials is given") {
@@ -102,7 +115,8 @@ TEST_CASE("ids that are none are refused by their text") {
     const Outcome outcome = run({"tokenizer", "decode", "--tokenizer", tokenizer(), id});
     CHECK(refusal(outcome, std::string(id) == "300" ? 1 : 2, {id}) == "");
   }
-  CHECK(refusal(run({"tokenizer", "decode", "--tokenizer", tokenizer()}, {.input = "1 -1"}), 2, {"-1"}) == "");
+  CHECK(refusal(run({"tokenizer", "decode", "--tokenizer", tokenizer()}, {.input = "1 -1"}), 2, {"-1"}) ==
+        "");
   CHECK(refusal(run({"tokenizer", "encode", "--tokenizer", "missing.json", "x"}), 1, {"missing.json"}) == "");
   CHECK(refusal(run({"tokenizer", "info", small_text().string()}), 1, {small_text().string()}) == "");
 }
@@ -132,8 +146,8 @@ TEST_CASE("data make writes the corpus once, the same for a seed") {
 TEST_CASE("data prepare spares train the work") {
   const TemporaryFolder folder;
   const std::string cache = (folder / "cache").string();
-  const Outcome prepared = run({"data", "prepare", small_text().string(), "--valid", small_valid_text().string(),
-                                "--vocab", "300", "--cache", cache, "--json"});
+  const Outcome prepared = run({"data", "prepare", small_text().string(), "--valid",
+                                small_valid_text().string(), "--vocab", "300", "--cache", cache, "--json"});
   REQUIRE(prepared.code == 0);
   CHECK(prepared.json().at("vocab") == 300);
   CHECK(prepared.json().at("train_bytes") == fs::file_size(small_text()));
@@ -142,13 +156,15 @@ TEST_CASE("data prepare spares train the work") {
   REQUIRE(run(small_training(folder / "run", {"--cache", cache, "--steps", "1"})).code == 0);
   CHECK(file_hashes(cache) == kept);
   CHECK(contents(folder / "run" / "tokenizer.json") == contents(trained_run() / "tokenizer.json"));
-  CHECK(refusal(run({"data", "prepare", small_text().string(), "--vocab", "300", "--tokenizer", "x"}), 2, {"--vocab"}) == "");
+  CHECK(refusal(run({"data", "prepare", small_text().string(), "--vocab", "300", "--tokenizer", "x"}), 2,
+                {"--vocab"}) == "");
 }
 
 TEST_CASE("data info counts bytes, stories and tokens") {
   const TemporaryFolder folder;
   write(folder / "text", "\xef\xbb\xbfOne cat.\r\n<|endoftext|>\r\n \r\nTwo dogs \xff!\n<|endoftext|>\n\n");
-  const nlohmann::json json = run({"data", "info", (folder / "text").string(), "--tokenizer", tokenizer(), "--json"}).json();
+  const nlohmann::json json =
+      run({"data", "info", (folder / "text").string(), "--tokenizer", tokenizer(), "--json"}).json();
   const nlohmann::json file = json.at("files").at(0);
   CHECK(file.at("bytes") == fs::file_size(folder / "text"));
   CHECK(file.at("stories") == 2);

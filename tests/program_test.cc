@@ -88,7 +88,8 @@ TEST_CASE("B117 unknown names are refused with a suggestion") {
   CHECK(refusal(run({"generate", "x", "--temprature=1"}), 2, {"--temprature", "--temperature"}) == "");
   CHECK(refusal(run({"tokenizer", "encode", "--tokenizer", "x", "--special", "text"}), 2,
                 {"\"--special\"", "--specials", "storytape tokenizer encode --help"}) == "");
-  CHECK(refusal(run({"train", "--out", "x", "--model", "storylm-2m"}), 2, {"storylm-2m", "storylm-1m"}) == "");
+  CHECK(refusal(run({"train", "--out", "x", "--model", "storylm-2m"}), 2, {"storylm-2m", "storylm-1m"}) ==
+        "");
   CHECK(refusal(run({"train", "--out", "x", "--recipe", "fast"}), 2, {"fast", "default, course"}) == "");
   CHECK(refusal(run({"train", "--out", "x", "--pattern", "full,mamba"}), 2, {"mamba", "full, linear"}) == "");
   CHECK(refusal(run({"gradcheck", "no_such_op"}), 2, {"no_such_op"}) == "");
@@ -103,12 +104,14 @@ TEST_CASE("B117 unknown names are refused with a suggestion") {
 }
 
 TEST_CASE("B115 numbers are taken as they stand or refused by name") {
-  for (const char* text : {"-1", "+5", "1e3", "0x10", "1_000", "", " 5", "5 ", "1.0", "nan", "99999999999999999999"}) {
+  for (const char* text :
+       {"-1", "+5", "1e3", "0x10", "1_000", "", " 5", "5 ", "1.0", "nan", "99999999999999999999"}) {
     INFO("\"" << text << "\"");
     CHECK(refusal(run({"train", "--out", "x", std::string("--steps=") + text}), 2, {"--steps"}) == "");
     CHECK(refusal(run({"generate", "x", std::string("--seed=") + text}), 2, {"--seed"}) == "");
   }
-  for (const char* text : {"-.2", "-1e-3", "1e400", "nan", "inf", "-inf", "0x1p3", "", " 1", "1,5", "1e-3x"}) {
+  for (const char* text :
+       {"-.2", "-1e-3", "1e400", "nan", "inf", "-inf", "0x1p3", "", " 1", "1,5", "1e-3x"}) {
     INFO("\"" << text << "\"");
     CHECK(refusal(run({"train", "--out", "x", std::string("--lr=") + text}), 2, {"--lr"}) == "");
   }
@@ -129,7 +132,8 @@ TEST_CASE("B115 numbers are taken as they stand or refused by name") {
 
 TEST_CASE("B141 every failure has its exit code, one line on stderr and nothing on stdout") {
   const TemporaryFolder folder;
-  const fs::path empty = folder / "empty.txt", binary = folder / "binary.txt", directory = folder / "directory";
+  const fs::path empty = folder / "empty.txt", binary = folder / "binary.txt",
+                 directory = folder / "directory";
   write(empty, "");
   write(binary, std::string("abc\0def", 7));
   fs::create_directories(directory);
@@ -137,7 +141,9 @@ TEST_CASE("B141 every failure has its exit code, one line on stderr and nothing 
   write(folder / "broken.txt.gz", "no gzip at all");
   const fs::path missing = folder / "missing.txt";
   const std::string out = (folder / "out").string();
-  const auto train = [&](const fs::path& data) { return run({"train", "--out", out, "--data", data.string(), "--no-cache"}); };
+  const auto train = [&](const fs::path& data) {
+    return run({"train", "--out", out, "--data", data.string(), "--no-cache"});
+  };
 
   CHECK(refusal(train(missing), 1, {missing.string()}) == "");
   CHECK(refusal(train(empty), 1, {empty.string(), "empty"}) == "");
@@ -147,7 +153,8 @@ TEST_CASE("B141 every failure has its exit code, one line on stderr and nothing 
   // The run's folder is not made for text that can't be trained on.
   CHECK_FALSE(fs::exists(out));
 
-  CHECK(refusal(run({"train", "--out", (folder / "short.txt").string(), "--no-cache"}), 1, {"short.txt"}) == "");
+  CHECK(refusal(run({"train", "--out", (folder / "short.txt").string(), "--no-cache"}), 1, {"short.txt"}) ==
+        "");
   CHECK(refusal(run({"train"}), 2, {"--out"}) == "");
   CHECK(refusal(run({"train", "--out", out, "--resume"}), 1, {out}) == "");
   CHECK(refusal(run({"train", "--out", directory.string(), "--resume"}), 1, {"config.json"}) == "");
@@ -155,7 +162,8 @@ TEST_CASE("B141 every failure has its exit code, one line on stderr and nothing 
   CHECK(refusal(run({"train", "--out", out, "--steps", "3", "--minutes", "1"}), 2, {"--minutes"}) == "");
   CHECK(refusal(run({"train", "--out", out, "--context", "300"}), 2, {"300", "256"}) == "");
   CHECK(refusal(run({"train", "--out", out, "--pattern", ""}), 2, {"pattern"}) == "");
-  CHECK(refusal(run({"train", "--out", out, "--pattern", "full,full,full,full,linear"}), 2, {"5", "4"}) == "");
+  CHECK(refusal(run({"train", "--out", out, "--pattern", "full,full,full,full,linear"}), 2, {"5", "4"}) ==
+        "");
   CHECK(refusal(run({"train", "--out", out, "--lr", "1e-4", "--min-lr", "1e-3"}), 2, {"0.001"}) == "");
 
   for (const char* command : {"generate", "eval", "inspect"}) {
@@ -193,9 +201,10 @@ TEST_CASE("B119 any path works, or is named as it is") {
     fs::create_directories(place);
     fs::copy_file(small_text(), place / "train.txt");
     fs::copy_file(small_valid_text(), place / "valid.txt");
-    const Outcome trained = run({"train", "--out", (place / "run").string(), "--data", (place / "train.txt").string(),
-                                 "--valid", (place / "valid.txt").string(), "--vocab", "270", "--batch", "1",
-                                 "--context", "8", "--steps", "1", "--cache", (place / "cache").string()});
+    const Outcome trained =
+        run({"train", "--out", (place / "run").string(), "--data", (place / "train.txt").string(), "--valid",
+             (place / "valid.txt").string(), "--vocab", "270", "--batch", "1", "--context", "8", "--steps",
+             "1", "--cache", (place / "cache").string()});
     INFO(trained.err);
     CHECK(trained.code == 0);
     CHECK(fs::exists(place / "run" / "checkpoints" / "step-1.safetensors"));
@@ -295,21 +304,32 @@ TEST_CASE("B096 tokenizer, settings and weights that don't belong together are r
 TEST_CASE("a damaged checkpoint is passed over with a notice, and refused by its own name") {
   const TemporaryFolder folder;
   const fs::path copy = copied_run(folder);
-  const fs::path last = copy / "checkpoints" / "step-6.safetensors", before = copy / "checkpoints" / "step-4.safetensors";
+  const fs::path last = copy / "checkpoints" / "step-6.safetensors",
+                 before = copy / "checkpoints" / "step-4.safetensors";
   REQUIRE(fs::exists(last));
   REQUIRE(fs::exists(before));
   const std::string whole = contents(last);
 
-  SECTION("cut short") { fs::resize_file(last, whole.size() - 1); }
-  SECTION("longer") { write(last, whole + "x"); }
+  SECTION("cut short") {
+    fs::resize_file(last, whole.size() - 1);
+  }
+  SECTION("longer") {
+    write(last, whole + "x");
+  }
   SECTION("a changed value") {
     std::string changed = whole;
     changed[changed.size() - 1000] = static_cast<char>(changed[changed.size() - 1000] ^ 1);
     write(last, changed);
   }
-  SECTION("foreign") { write(last, "not a checkpoint, but long enough to be read as one"); }
-  SECTION("empty") { write(last, ""); }
-  SECTION("B079 a header length beyond the file") { write(last, std::string(8, '\xff') + whole.substr(8)); }
+  SECTION("foreign") {
+    write(last, "not a checkpoint, but long enough to be read as one");
+  }
+  SECTION("empty") {
+    write(last, "");
+  }
+  SECTION("B079 a header length beyond the file") {
+    write(last, std::string(8, '\xff') + whole.substr(8));
+  }
 
   const Outcome generated = run({"generate", copy.string(), "--tokens", "3", "--json"});
   CHECK(generated.code == 0);

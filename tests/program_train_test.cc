@@ -90,17 +90,20 @@ TEST_CASE("B042 the same weights for any number of threads") {
   const TemporaryFolder folder;
   std::set<std::string> sums;
   for (const char* threads : {"1", "2", "3"}) {
-    sums.insert(weights(run(small_training(folder / threads, {"--threads", threads, "--json", "--batch", "5"}))));
+    sums.insert(
+        weights(run(small_training(folder / threads, {"--threads", threads, "--json", "--batch", "5"}))));
   }
   CHECK(sums.size() == 1);
   check_same_rows(folder / "1", folder / "2");
-  CHECK(sums != std::set<std::string>{weights(run(small_training(folder / "seed", {"--seed", "2", "--json", "--batch", "5"})))});
+  CHECK(sums != std::set<std::string>{weights(
+                    run(small_training(folder / "seed", {"--seed", "2", "--json", "--batch", "5"})))});
 }
 
 TEST_CASE("B091 B093 a run that was stopped anywhere ends like one that was not") {
   const TemporaryFolder folder;
   for (const char* pattern : {"full", "linear,full"}) {
-    const std::vector<std::string> more = {"--json", "--steps", "8", "--log-every", "1", "--pattern", pattern};
+    const std::vector<std::string> more = {"--json", "--steps",   "8",    "--log-every",
+                                           "1",      "--pattern", pattern};
     const auto with = [&](std::vector<std::string> options) {
       options.insert(options.begin(), more.begin(), more.end());
       return options;
@@ -116,7 +119,8 @@ TEST_CASE("B091 B093 a run that was stopped anywhere ends like one that was not"
       CHECK(first.json().at("valid_loss").is_null());
       CHECK(first.err.find("--resume") != std::string::npos);
       // Once more before the end, and with other threads.
-      const Outcome second = run({"train", "--resume", "--out", cut.string(), "--stop-after", "5", "--threads", "1", "--json"});
+      const Outcome second =
+          run({"train", "--resume", "--out", cut.string(), "--stop-after", "5", "--threads", "1", "--json"});
       CHECK(second.code == 0);
       const Outcome last = run({"train", "--resume", "--out", cut.string(), "--json", "--threads", "3"});
       CHECK(weights(last) == sum);
@@ -158,11 +162,12 @@ TEST_CASE("B093 a text that has changed is noticed on resume") {
   const TemporaryFolder folder;
   fs::copy_file(small_text(), folder / "train.txt");
   const fs::path place = folder / "run";
-  REQUIRE(run({"train", "--out", place.string(), "--data", (folder / "train.txt").string(), "--vocab", "270", "--batch",
-               "1", "--context", "8", "--steps", "4", "--stop-after", "1", "--no-cache"})
+  REQUIRE(run({"train", "--out", place.string(), "--data", (folder / "train.txt").string(), "--vocab", "270",
+               "--batch", "1", "--context", "8", "--steps", "4", "--stop-after", "1", "--no-cache"})
               .code == 0);
   write(folder / "train.txt", contents(folder / "train.txt") + "\nOne more line.\n");
-  CHECK(refusal(run({"train", "--resume", "--out", place.string(), "--no-cache"}), 1, {place.string(), "text"}) == "");
+  CHECK(refusal(run({"train", "--resume", "--out", place.string(), "--no-cache"}), 1,
+                {place.string(), "text"}) == "");
   fs::remove(folder / "train.txt");
   CHECK(refusal(run({"train", "--resume", "--out", place.string(), "--no-cache"}), 1, {"train.txt"}) == "");
 }
@@ -180,7 +185,8 @@ TEST_CASE("B139 a second run leaves the first one's folder alone unless told oth
   CHECK(refusal(run(small_training(place)), 1, {place.string(), "--resume", "--overwrite"}) == "");
   CHECK(file_hashes(place) == before);
 
-  const std::string other = weights(run(small_training(place, {"--overwrite", "--seed", "5", "--steps", "4", "--json"})));
+  const std::string other =
+      weights(run(small_training(place, {"--overwrite", "--seed", "5", "--steps", "4", "--json"})));
   CHECK(other != sum);
   const auto after = file_hashes(place);
   for (const char* mine : {"notes.txt", "sub/more.txt", "checkpoints/best.safetensors"}) {
@@ -197,7 +203,8 @@ TEST_CASE("B139 a second run leaves the first one's folder alone unless told oth
 
 TEST_CASE("B095 an interrupt saves, exits with 130 and the run goes on to the same end") {
   const TemporaryFolder folder;
-  const std::vector<std::string> more = {"--steps", "100", "--log-every", "1", "--eval-every", "7", "--save-every", "9", "--json"};
+  const std::vector<std::string> more = {"--steps", "100",          "--log-every", "1",     "--eval-every",
+                                         "7",       "--save-every", "9",           "--json"};
   const std::string sum = weights(run(small_training(folder / "whole", more)));
   for (const int number : {SIGINT, SIGTERM}) {
     const fs::path place = folder / ("cut " + std::to_string(number));
@@ -303,12 +310,13 @@ TEST_CASE("B074 text shorter than a window is refused with both numbers, and no 
   const TemporaryFolder folder;
   write(folder / "short.txt", "A cat.\n<|endoftext|>\nA dog sat.\n");
   const fs::path place = folder / "run";
-  const Outcome trained = run({"train", "--out", place.string(), "--data", (folder / "short.txt").string(), "--valid",
-                               small_valid_text().string(), "--vocab", "264", "--context", "64", "--no-cache"});
+  const Outcome trained =
+      run({"train", "--out", place.string(), "--data", (folder / "short.txt").string(), "--valid",
+           small_valid_text().string(), "--vocab", "264", "--context", "64", "--no-cache"});
   CHECK(refusal(trained, 1, {"64", "training text"}) == "");
   CHECK_FALSE(fs::exists(place));
-  const Outcome unsplit = run({"train", "--out", place.string(), "--data", (folder / "short.txt").string(), "--vocab",
-                               "264", "--context", "64", "--no-cache"});
+  const Outcome unsplit = run({"train", "--out", place.string(), "--data", (folder / "short.txt").string(),
+                               "--vocab", "264", "--context", "64", "--no-cache"});
   CHECK(refusal(unsplit, 1, {}) == "");
   CHECK_FALSE(fs::exists(place));
 }
@@ -319,7 +327,8 @@ TEST_CASE("B090 a disk that is full ends training with an error; the last checkp
   REQUIRE(run(small_training(place, {"--stop-after", "3"})).code == 0);
   const auto before = file_hashes(place / "checkpoints");
   const Setup setup{.input = {}, .environment = {{"RUN", place.string()}}, .folder = {}};
-  const Outcome full = shell("ulimit -f 100; exec \"$STORYTAPE\" train --resume --out \"$RUN\" --no-cache", setup);
+  const Outcome full =
+      shell("ulimit -f 100; exec \"$STORYTAPE\" train --resume --out \"$RUN\" --no-cache", setup);
   CHECK(full.code == 1);
   CHECK(full.out.empty());
   CHECK(full.messages().back().find("step-") != std::string::npos);
@@ -330,8 +339,9 @@ TEST_CASE("B090 a disk that is full ends training with an error; the last checkp
 TEST_CASE("B035 a loss that is not finite stops the run and names the step; the last checkpoint stays") {
   const TemporaryFolder folder;
   const fs::path place = folder / "run";
-  const Outcome broken = run(small_training(place, {"--lr", "900000", "--clip", "0", "--warmup", "0", "--steps", "200",
-                                                    "--save-every", "1", "--weight-decay", "999"}));
+  const Outcome broken =
+      run(small_training(place, {"--lr", "900000", "--clip", "0", "--warmup", "0", "--steps", "200",
+                                 "--save-every", "1", "--weight-decay", "999"}));
   INFO(broken.err);
   CHECK(broken.code == 1);
   CHECK(broken.out.empty());
@@ -345,8 +355,9 @@ TEST_CASE("B117 options of the recipe reach the optimizer and the run's settings
   const TemporaryFolder folder;
   std::set<std::string> sums = {weights(run(small_training(folder / "plain", {"--json"})))};
   const std::vector<std::vector<std::string>> options = {
-      {"--lr", "0.01"},     {"--min-lr", "0.001"}, {"--warmup", "3"}, {"--weight-decay", "50"}, {"--clip", "0.01"},
-      {"--accumulate", "2"}, {"--context", "12"},  {"--seed", "3"},   {"--recipe", "course"},   {"--pattern", "linear"}};
+      {"--lr", "0.01"},       {"--min-lr", "0.001"},  {"--warmup", "3"},   {"--weight-decay", "50"},
+      {"--clip", "0.01"},     {"--accumulate", "2"},  {"--context", "12"}, {"--seed", "3"},
+      {"--recipe", "course"}, {"--pattern", "linear"}};
   for (const auto& words : options) {
     INFO(words[0]);
     std::vector<std::string> more = words;

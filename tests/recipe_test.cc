@@ -123,8 +123,9 @@ TEST_CASE("[3, 4] clipped to 1 reports its norm of 5") {
 
 TEST_CASE("recipes out of range are refused by name") {
   for (const auto& spoil : std::vector<std::function<void(Recipe&)>>{
-           [](Recipe& r) { r.lr = std::nan(""); }, [](Recipe& r) { r.steps = 0; }, [](Recipe& r) { r.batch = 0; },
-           [](Recipe& r) { r.min_lr = 1; }, [](Recipe& r) { r.beta1 = 1; }, [](Recipe& r) { r.clip = -1; }}) {
+           [](Recipe& r) { r.lr = std::nan(""); }, [](Recipe& r) { r.steps = 0; },
+           [](Recipe& r) { r.batch = 0; }, [](Recipe& r) { r.min_lr = 1; }, [](Recipe& r) { r.beta1 = 1; },
+           [](Recipe& r) { r.clip = -1; }}) {
     Recipe r = recipe("course");
     spoil(r);
     CHECK_THROWS_AS(r.check(), UsageError);

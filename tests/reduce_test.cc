@@ -138,7 +138,8 @@ void check_middle(size_t outer, size_t m, size_t inner) {
 TEST_CASE("sums and maxima over an axis match plain code on every target") {
   on_every_target([] {
     for (const size_t n : kLengths) {
-      for (const auto& [outer, inner] : {std::pair<size_t, size_t>{1, 1}, {3, 1}, {2, 5}, {1, 33}, {0, 4}, {2, 0}}) {
+      for (const auto& [outer, inner] :
+           {std::pair<size_t, size_t>{1, 1}, {3, 1}, {2, 5}, {1, 33}, {0, 4}, {2, 0}}) {
         check_middle<float>(outer, n, inner);
         check_middle<double>(outer, n, inner);
       }
@@ -172,6 +173,19 @@ TEST_CASE("a maximum over NaN is NaN") {
   on_every_target([] {
     check_nan_maximum<float>();
     check_nan_maximum<double>();
+  });
+}
+
+TEST_CASE("a maximum over -inf alone is -inf") {
+  on_every_target([] {
+    for (const size_t n : kLengths) {
+      if (n == 0) continue;
+      const std::vector<float> x(n, -kInfinity<float>);
+      float y = 0;
+      max_middle(x.data(), &y, 1, n, 1);
+      CHECK(y == -kInfinity<float>);
+      CHECK(argmax(x.data(), n) == 0);
+    }
   });
 }
 
@@ -284,7 +298,8 @@ void check_masked_row() {
     Guarded<T> x = random_values<T>(3 * n, 15), without = x;
     std::fill_n(x.data() + n, n, -kInfinity<T>);
     const Guarded<T> dy = random_values<T>(3 * n, 16);
-    Guarded<T> y(3 * n, kNaN<T>), dx(3 * n, kNaN<T>), lse(3), dx_lse(3 * n, kNaN<T>), other(3 * n), other_dx(3 * n);
+    Guarded<T> y(3 * n, kNaN<T>), dx(3 * n, kNaN<T>), lse(3), dx_lse(3 * n, kNaN<T>), other(3 * n),
+        other_dx(3 * n);
     softmax(x.data(), y.data(), 3, n);
     softmax_backward(y.data(), dy.data(), dx.data(), 3, n, false);
     log_sum_exp(x.data(), lse.data(), 3, n);

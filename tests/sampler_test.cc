@@ -131,7 +131,8 @@ TEST_CASE("B101 filters work on what the one before left, and draws follow the d
   CHECK(chi2 < 16.3);  // 3 degrees of freedom, 1 in 1,000
 }
 
-TEST_CASE("the repetition penalty divides positive logits and multiplies negative ones, before the temperature") {
+TEST_CASE(
+    "the repetition penalty divides positive logits and multiplies negative ones, before the temperature") {
   SamplerOptions o = plain();
   o.repetition_penalty = 2;
   const std::vector<int32_t> history = {0, 1, 1, -5, 99};

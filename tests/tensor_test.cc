@@ -51,7 +51,8 @@ TEST_CASE("freed buffers are used again, so that a repeated computation allocate
 
 TEST_CASE("B131 random numbers are the published Philox values, on every compiler") {
   // Known answers of Philox4x32-10 (the Random123 distribution's test vectors).
-  CHECK(philox({0, 0, 0, 0}, {0, 0}) == std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(philox({0, 0, 0, 0}, {0, 0}) ==
+        std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   CHECK(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}) ==
         std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
   Random a(7), b(7), other(7, 1);
@@ -75,16 +76,18 @@ TEST_CASE("B131 random numbers are the published Philox values, on every compile
   CHECK(std::abs(squares - 1) < 0.03);
 }
 
-TEST_CASE("B147 the thread pool runs each task once, hands on exceptions, and can be made and dropped often") {
+TEST_CASE(
+    "B147 the thread pool runs each task once, hands on exceptions, and can be made and dropped often") {
   for (const size_t threads : {1u, 2u, 3u, 8u}) {
     ThreadPool pool(threads);
     std::vector<std::atomic<int>> seen(1000);
     pool.parallel_for(seen.size(), [&](size_t i) { ++seen[i]; });
     pool.parallel_for_static(seen.size(), [&](size_t i) { ++seen[i]; });
     for (const auto& count : seen) REQUIRE(count == 2);
-    CHECK_THROWS_WITH(pool.parallel_for(100, [](size_t i) {
-      if (i == 50) fail("task 50");
-    }),
+    CHECK_THROWS_WITH(pool.parallel_for(100,
+                                        [](size_t i) {
+                                          if (i == 50) fail("task 50");
+                                        }),
                       "task 50");
     // A call from within a task stays on its thread.
     std::atomic<int> nested{0};

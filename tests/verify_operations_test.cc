@@ -23,12 +23,36 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::set<std::string> kBuilt = {
-    "softmax_attention", "softmax_attention_gqa", "softmax_attention_swa", "linear_attention", "linear_attention_decay",
-    "linear_attention_identity", "retention", "retnet_gated_retention", "g2c_linear_attention_layer",
-    "groupnorm_per_head", "swish_gate", "l2_normalize", "token_shift", "gelu_erf", "gelu_tanh", "silu", "sigmoid",
-    "softplus", "log_sigmoid", "elu_plus_one", "layer_norm", "rms_norm", "softmax", "cross_entropy", "embedding",
-    "causal_conv1d", "rope", "adamw", "cosine_schedule", "tiny_lm"};
+const std::set<std::string> kBuilt = {"softmax_attention",
+                                      "softmax_attention_gqa",
+                                      "softmax_attention_swa",
+                                      "linear_attention",
+                                      "linear_attention_decay",
+                                      "linear_attention_identity",
+                                      "retention",
+                                      "retnet_gated_retention",
+                                      "g2c_linear_attention_layer",
+                                      "groupnorm_per_head",
+                                      "swish_gate",
+                                      "l2_normalize",
+                                      "token_shift",
+                                      "gelu_erf",
+                                      "gelu_tanh",
+                                      "silu",
+                                      "sigmoid",
+                                      "softplus",
+                                      "log_sigmoid",
+                                      "elu_plus_one",
+                                      "layer_norm",
+                                      "rms_norm",
+                                      "softmax",
+                                      "cross_entropy",
+                                      "embedding",
+                                      "causal_conv1d",
+                                      "rope",
+                                      "adamw",
+                                      "cosine_schedule",
+                                      "tiny_lm"};
 
 TEST_CASE("golden operations: what is built passes in every face and type, the rest is unknown") {
   STORYTAPE_NEED_SHARED(shared);
@@ -46,7 +70,7 @@ TEST_CASE("golden operations: what is built passes in every face and type, the r
     CHECK(row.ok);
     CHECK_FALSE(row.unknown);
     CHECK(row.worst_ratio <= 1);
-    CHECK(row.worst_ratio > 0);
+    CHECK(row.worst_ratio >= 0);  // 0: equal to the last bit, as with one token
   }
   CHECK(cases.size() == 173);
   for (const std::string& variant : kBuilt) {
@@ -77,7 +101,8 @@ struct MadeCase {
     const TemporaryFolder folder;
     const std::vector<uint64_t> shape = {x.size()};
     std::vector<TensorView> tensors;
-    for (const auto& [name, values] : {std::pair{"in.x", &x}, {"out.y", &y}, {"up.y", &dy}, {"grad.x", &dx}}) {
+    for (const auto& [name, values] :
+         {std::pair{"in.x", &x}, {"out.y", &y}, {"up.y", &dy}, {"grad.x", &dx}}) {
       if (std::find(without.begin(), without.end(), name) == without.end()) {
         tensors.push_back({name, Dtype::F64, {values->size()}, values->data()});
       }
@@ -93,7 +118,8 @@ struct MadeCase {
     if (both.size() != 2) throw std::runtime_error("not two rows");
     for (const OperationRow& row : both) {
       // A failure says what failed.
-      if (row.ok != row.detail.empty() || row.ok != (row.worst_ratio <= 1)) throw std::runtime_error(row.detail);
+      if (row.ok != row.detail.empty() || row.ok != (row.worst_ratio <= 1))
+        throw std::runtime_error(row.detail);
     }
     return {both[0].ok, both[1].ok};
   }
@@ -128,15 +154,25 @@ TEST_CASE("B133 what is not a number passes nothing") {
 
 TEST_CASE("a tensor that is missing, of another shape or without tolerance fails") {
   MadeCase c;
-  SECTION("an output without its elements") { c.y = {c.y[0]}; }
-  SECTION("a gradient of another shape") { c.dx.push_back(0); }
+  SECTION("an output without its elements") {
+    c.y = {c.y[0]};
+  }
+  SECTION("a gradient of another shape") {
+    c.dx.push_back(0);
+  }
   SECTION("an output that nothing computes") {
     c.entry["variant"] = "layer_norm";
     c.entry["attrs"] = {{"eps", 1e-5}};
   }
-  SECTION("no input") { c.without = {"in.x"}; }
-  SECTION("no upstream gradient, but a gradient") { c.without = {"up.y"}; }
-  SECTION("an attribute") { c.entry["variant"] = "rms_norm"; }
+  SECTION("no input") {
+    c.without = {"in.x"};
+  }
+  SECTION("no upstream gradient, but a gradient") {
+    c.without = {"up.y"};
+  }
+  SECTION("an attribute") {
+    c.entry["variant"] = "rms_norm";
+  }
   const auto rows = c.rows();
   REQUIRE(rows.size() == 2);
   for (const OperationRow& row : rows) {
@@ -188,7 +224,8 @@ TEST_CASE("patterns choose variants") {
   for (const OperationRow& row : verify_operations(shared / "golden", options)) variants.insert(row.variant);
   CHECK(variants == std::set<std::string>{"silu", "gelu_erf", "gelu_tanh"});
   options.only = {"silu", "nothing"};
-  CHECK(message_of([&] { verify_operations(shared / "golden", options); }).find("nothing") != std::string::npos);
+  CHECK(message_of([&] { verify_operations(shared / "golden", options); }).find("nothing") !=
+        std::string::npos);
 }
 
 }  // namespace

@@ -251,7 +251,7 @@ std::vector<BpePair> Trainer::run(int wanted, int64_t min_count,
   std::vector<BpePair> merges;
   if (wanted == 0) return merges;
   count_byte_pairs();
-  for (BpePair best; static_cast<int>(merges.size()) < wanted && next(&best);) {
+  for (BpePair best = 0; static_cast<int>(merges.size()) < wanted && next(&best);) {
     merge(best);
     merges.push_back(best);
     if (progress) progress(static_cast<int>(merges.size()), wanted);

@@ -8,19 +8,28 @@
 
 #include "train/sha256.h"
 
-static_assert(std::endian::native == std::endian::little, "checkpoints are written as the values lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "checkpoints are written as the values lie in memory");
 
 namespace storytape {
 namespace {
 
 constexpr const char* kFormat = "storytape.checkpoint.1";
 
-std::string m_name(const std::string& parameter) { return "optimizer.m." + parameter; }
-std::string v_name(const std::string& parameter) { return "optimizer.v." + parameter; }
+std::string m_name(const std::string& parameter) {
+  return "optimizer.m." + parameter;
+}
+std::string v_name(const std::string& parameter) {
+  return "optimizer.v." + parameter;
+}
 
-std::vector<uint64_t> file_shape(const Shape& shape) { return {shape.begin(), shape.end()}; }
+std::vector<uint64_t> file_shape(const Shape& shape) {
+  return {shape.begin(), shape.end()};
+}
 
-std::string shape_text(const std::vector<uint64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(const std::vector<uint64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 // Everything of a checkpoint that was read, before any of it is used.
 using Values = std::map<std::string, std::vector<float>, std::less<>>;
@@ -40,7 +49,8 @@ void read_tensor(const SafetensorsFile& file, const std::string& name, const Sha
 
 std::string list_some(const std::vector<std::string>& names) {
   const size_t shown = std::min<size_t>(names.size(), 5);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "));
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "));
   if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }
@@ -56,8 +66,8 @@ std::string weights_sha256(const ParameterList<float>& parameters) {
   return sha.hex();
 }
 
-void save_checkpoint(const std::filesystem::path& path, const ParameterList<float>& parameters, AdamWOptimizer* optimizer,
-                     size_t step) {
+void save_checkpoint(const std::filesystem::path& path, const ParameterList<float>& parameters,
+                     AdamWOptimizer* optimizer, size_t step) {
   std::vector<TensorView> tensors;
   Sha256 sha;
   const auto add = [&](std::string name, const Shape& shape, const float* data) {
@@ -101,7 +111,8 @@ std::optional<size_t> load_checkpoint(const std::filesystem::path& path, Paramet
     if (!known.contains(info.name)) unexpected.push_back(info.name);
   }
   if (!missing.empty()) fail("{}: missing tensors: {}", file.name(), list_some(missing));
-  if (!unexpected.empty()) fail("{}: tensors that the model does not have: {}", file.name(), list_some(unexpected));
+  if (!unexpected.empty())
+    fail("{}: tensors that the model does not have: {}", file.name(), list_some(unexpected));
 
   Values values;
   Sha256 sha;
@@ -124,7 +135,8 @@ std::optional<size_t> load_checkpoint(const std::filesystem::path& path, Paramet
     size_t number = 0;
     const char* end = text->second.data() + text->second.size();
     const auto [stop, error] = std::from_chars(text->second.data(), end, number);
-    if (error != std::errc() || stop != end) fail("{}: metadata \"step\" is \"{}\", no number", file.name(), text->second);
+    if (error != std::errc() || stop != end)
+      fail("{}: metadata \"step\" is \"{}\", no number", file.name(), text->second);
     step = number;
   }
   if (optimizer && !step) fail("{}: metadata \"step\" is missing; it can't be resumed", file.name());
@@ -154,7 +166,8 @@ std::vector<std::pair<size_t, std::filesystem::path>> list_checkpoints(const std
     const std::string name = entry.path().filename().string();
     constexpr std::string_view kPrefix = "step-";
     constexpr std::string_view kSuffix = ".safetensors";
-    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) {
+    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) ||
+        name.size() <= kPrefix.size() + kSuffix.size()) {
       continue;
     }
     size_t step = 0;

@@ -6,14 +6,16 @@
 
 namespace storytape {
 
-double Evaluation::perplexity() const { return std::exp(loss()); }
+double Evaluation::perplexity() const {
+  return std::exp(loss());
+}
 
 double Evaluation::bits_per_byte() const {
   return bytes ? nats / std::numbers::ln2 / static_cast<double>(bytes) : 0;
 }
 
-Evaluation evaluate(const HybridLM<float>& model, const TokenStream& stream, const Tokenizer& tokenizer, size_t context,
-                    size_t windows, ThreadPool& pool) {
+Evaluation evaluate(const HybridLM<float>& model, const TokenStream& stream, const Tokenizer& tokenizer,
+                    size_t context, size_t windows, ThreadPool& pool) {
   const EvalWindows all(stream, context);
   const size_t count = windows == 0 ? all.size() : std::min(windows, all.size());
   std::vector<double> nats(count);

@@ -17,9 +17,9 @@ struct Evaluation {
   double bits_per_byte() const;
 };
 
-// Windows of `context` tokens, each token but the stream's first scored once; of `windows` (0: all) evenly spread ones.
-// Every token counts alike, however windows are cut into passes or over threads.
-Evaluation evaluate(const HybridLM<float>& model, const TokenStream& stream, const Tokenizer& tokenizer, size_t context,
-                    size_t windows, ThreadPool& pool);
+// Windows of `context` tokens, each token but the stream's first scored once; of `windows` (0: all) evenly
+// spread ones. Every token counts alike, however windows are cut into passes or over threads.
+Evaluation evaluate(const HybridLM<float>& model, const TokenStream& stream, const Tokenizer& tokenizer,
+                    size_t context, size_t windows, ThreadPool& pool);
 
 }  // namespace storytape

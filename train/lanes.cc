@@ -8,7 +8,8 @@ namespace storytape {
 double LaneTrainer::run(std::span<const int32_t> tokens, std::span<const int32_t> targets, size_t batch,
                         size_t length) {
   if (batch == 0 || length == 0 || tokens.size() != batch * length || targets.size() != tokens.size()) {
-    fail("a step of {} × {} tokens got {} tokens and {} targets", batch, length, tokens.size(), targets.size());
+    fail("a step of {} × {} tokens got {} tokens and {} targets", batch, length, tokens.size(),
+         targets.size());
   }
   const size_t lanes = std::min(kLanes, batch);
   if (lanes_.size() != lanes) {
@@ -32,8 +33,8 @@ double LaneTrainer::run(std::span<const int32_t> tokens, std::span<const int32_t
     run_lane(*lanes_[i], tokens.subspan(first * length, (last - first) * length),
              targets.subspan(first * length, (last - first) * length), last - first, length, scale);
   };
-  // The first step shares the lanes out evenly, so that every thread's buffer pool holds what a lane needs; later ones
-  // go to whichever thread is free.
+  // The first step shares the lanes out evenly, so that every thread's buffer pool holds what a lane needs;
+  // later ones go to whichever thread is free.
   if (warm_) {
     pool_.parallel_for(lanes, one);
   } else {

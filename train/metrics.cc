@@ -9,7 +9,8 @@ MetricsLog::MetricsLog(const std::filesystem::path& path, size_t step,
                        const std::function<void(const std::string&)>& notice)
     : file_(path) {
   if (const uint64_t dropped = file_.drop_half_line(); dropped && notice) {
-    notice(fmt::format("{}: dropped half a line of {} bytes that an interrupted run left", path.string(), dropped));
+    notice(fmt::format("{}: dropped half a line of {} bytes that an interrupted run left", path.string(),
+                       dropped));
   }
   const std::string text = read_file(path);
   size_t keep = 0;

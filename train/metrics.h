@@ -13,8 +13,10 @@ namespace storytape {
 
 class MetricsLog {
  public:
-  // Opens the log and drops the rows after `step` (and half a line that a kill left), telling `notice` of the latter.
-  MetricsLog(const std::filesystem::path& path, size_t step, const std::function<void(const std::string&)>& notice);
+  // Opens the log and drops the rows after `step` (and half a line that a kill left), telling `notice` of the
+  // latter.
+  MetricsLog(const std::filesystem::path& path, size_t step,
+             const std::function<void(const std::string&)>& notice);
 
   void write(const nlohmann::json& row) { file_.write_line(row.dump()); }
   // The first row that was kept, if any.

@@ -15,16 +15,21 @@ constexpr size_t kMaxLanes = 64;
 }  // namespace
 
 AdamWOptimizer::AdamWOptimizer(ParameterList<float>& parameters, const Recipe& recipe)
-    : parameters_(parameters), recipe_(recipe), m_(parameters.elements()), v_(parameters.elements()),
+    : parameters_(parameters),
+      recipe_(recipe),
+      m_(parameters.elements()),
+      v_(parameters.elements()),
       values_(parameters.size()) {
   for (size_t i = 0; i < parameters.size(); ++i) {
     const size_t size = parameters[i].size();
-    for (size_t begin = 0; begin < size; begin += kPiece) pieces_.push_back({i, begin, std::min(kPiece, size - begin)});
+    for (size_t begin = 0; begin < size; begin += kPiece)
+      pieces_.push_back({i, begin, std::min(kPiece, size - begin)});
   }
 }
 
 StepReport AdamWOptimizer::step(size_t step, std::span<float* const> lanes, ThreadPool& pool) {
-  if (lanes.empty() || lanes.size() > kMaxLanes) fail("1 to {} lanes can be summed, got {}", kMaxLanes, lanes.size());
+  if (lanes.empty() || lanes.size() > kMaxLanes)
+    fail("1 to {} lanes can be summed, got {}", kMaxLanes, lanes.size());
   StepReport report;
   report.learning_rate = learning_rate(recipe_, step);
   // (O1), and each piece's part of (O2)
@@ -62,7 +67,8 @@ StepReport AdamWOptimizer::step(size_t step, std::span<float* const> lanes, Thre
     AdamW mine = s;
     mine.weight_decay = recipe_.decay_all || parameters_[piece.parameter].decays ? recipe_.weight_decay : 0;
     // (O3) to (O5)
-    adamw(mine, values_[piece.parameter] + piece.begin, m_.data() + at, v_.data() + at, lanes[0] + at, piece.size);
+    adamw(mine, values_[piece.parameter] + piece.begin, m_.data() + at, v_.data() + at, lanes[0] + at,
+          piece.size);
   });
   return report;
 }

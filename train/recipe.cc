@@ -7,7 +7,9 @@
 
 namespace storytape {
 
-std::vector<std::string> recipe_names() { return {"default", "course"}; }
+std::vector<std::string> recipe_names() {
+  return {"default", "course"};
+}
 
 Recipe recipe(std::string_view name) {
   Recipe r;
@@ -24,7 +26,7 @@ Recipe recipe(std::string_view name) {
   } else if (name == "default") {
     r.batch = 8;
     r.context = 256;
-    r.steps = 6000;
+    r.steps = 5000;
     r.warmup = 200;
     r.lr = 4e-3;
     r.min_lr = 1e-4;
@@ -41,7 +43,8 @@ void Recipe::check() const {
     if (value < least || value > most) fail_usage("{} must be in {}..{}, got {}", what, least, most, value);
   };
   const auto real = [](const char* what, double value, double least, double below) {
-    if (!(value >= least && value < below)) fail_usage("{} must be in [{}, {}), got {}", what, least, below, value);
+    if (!(value >= least && value < below))
+      fail_usage("{} must be in [{}, {}), got {}", what, least, below, value);
   };
   whole("batch", batch, 1, 1u << 20);
   whole("context", context, 1, 1u << 24);
@@ -58,22 +61,39 @@ void Recipe::check() const {
 }
 
 nlohmann::json to_json(const Recipe& r) {
-  return {{"name", r.name},       {"batch", r.batch},   {"context", r.context},           {"steps", r.steps},
-          {"warmup", r.warmup},   {"lr", r.lr},         {"min_lr", r.min_lr},             {"weight_decay", r.weight_decay},
-          {"decay_all", r.decay_all}, {"beta1", r.beta1}, {"beta2", r.beta2}, {"eps", r.eps}, {"clip", r.clip}};
+  return {{"name", r.name},
+          {"batch", r.batch},
+          {"context", r.context},
+          {"steps", r.steps},
+          {"warmup", r.warmup},
+          {"lr", r.lr},
+          {"min_lr", r.min_lr},
+          {"weight_decay", r.weight_decay},
+          {"decay_all", r.decay_all},
+          {"beta1", r.beta1},
+          {"beta2", r.beta2},
+          {"eps", r.eps},
+          {"clip", r.clip}};
 }
 
 Recipe recipe_from_json(const nlohmann::json& json, const std::string& what) {
   Recipe r;
   try {
     r.name = json.at("name").get<std::string>();
-    for (auto [key, field] : {std::pair{"batch", &r.batch}, {"context", &r.context}, {"steps", &r.steps},
+    for (auto [key, field] : {std::pair{"batch", &r.batch},
+                              {"context", &r.context},
+                              {"steps", &r.steps},
                               {"warmup", &r.warmup}}) {
       if (!json.at(key).is_number_unsigned()) fail("{}: \"recipe.{}\" wants a whole number", what, key);
       *field = json.at(key).get<size_t>();
     }
-    for (auto [key, field] : {std::pair{"lr", &r.lr}, {"min_lr", &r.min_lr}, {"weight_decay", &r.weight_decay},
-                              {"beta1", &r.beta1}, {"beta2", &r.beta2}, {"eps", &r.eps}, {"clip", &r.clip}}) {
+    for (auto [key, field] : {std::pair{"lr", &r.lr},
+                              {"min_lr", &r.min_lr},
+                              {"weight_decay", &r.weight_decay},
+                              {"beta1", &r.beta1},
+                              {"beta2", &r.beta2},
+                              {"eps", &r.eps},
+                              {"clip", &r.clip}}) {
       *field = json.at(key).get<double>();
     }
     r.decay_all = json.at("decay_all").get<bool>();

@@ -30,15 +30,15 @@ struct Recipe {
 };
 
 std::vector<std::string> recipe_names();
-// "course": the course's three-way run (16×128, 1,000 steps). "default": the best found by measurement for StoryLM-1M
-// within ten minutes on two cores (docs/decisions.md). A UsageError for other names.
+// "course": the course's three-way run (16×128, 1,000 steps). "default": the best found by measurement for
+// StoryLM-1M within ten minutes on two cores (docs/decisions.md). A UsageError for other names.
 Recipe recipe(std::string_view name);
 
 nlohmann::json to_json(const Recipe& recipe);
 Recipe recipe_from_json(const nlohmann::json& json, const std::string& what);
 
-// Learning rate of a step, counted from 0: (step+1)/warmup of the peak while warming up, then half a cosine from the
-// peak to min_lr at the last step's end, min_lr after it. Never 0 at the first step, never NaN.
+// Learning rate of a step, counted from 0: (step+1)/warmup of the peak while warming up, then half a cosine
+// from the peak to min_lr at the last step's end, min_lr after it. Never 0 at the first step, never NaN.
 double learning_rate(const Recipe& recipe, size_t step);
 
 }  // namespace storytape

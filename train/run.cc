@@ -52,7 +52,8 @@ nlohmann::json to_json(const RunSettings& s) {
 RunSettings run_settings_from_json(const nlohmann::json& json, const std::string& what) {
   if (!json.is_object()) fail("{}: wants an object", what);
   const nlohmann::json known = to_json(RunSettings());
-  const auto same_members = [&](const nlohmann::json& have, const nlohmann::json& wanted, const std::string& prefix) {
+  const auto same_members = [&](const nlohmann::json& have, const nlohmann::json& wanted,
+                                const std::string& prefix) {
     if (!have.is_object()) fail("{}: \"{}\" wants an object", what, prefix);
     for (const auto& [key, value] : have.items()) {
       if (!wanted.contains(key)) fail("{}: unknown member \"{}{}\"", what, prefix, key);
@@ -62,10 +63,12 @@ RunSettings run_settings_from_json(const nlohmann::json& json, const std::string
     }
   };
   same_members(json, known, "");
-  if (json["format"] != kFormat) fail("{}: format {}; this program reads {}", what, json["format"].dump(), kFormat);
+  if (json["format"] != kFormat)
+    fail("{}: format {}; this program reads {}", what, json["format"].dump(), kFormat);
   RunSettings s;
   const auto whole = [&](const nlohmann::json& value, const std::string& name) {
-    if (!value.is_number_unsigned()) fail("{}: \"{}\" wants a whole number, got {}", what, name, value.dump());
+    if (!value.is_number_unsigned())
+      fail("{}: \"{}\" wants a whole number, got {}", what, name, value.dump());
     return value.get<uint64_t>();
   };
   s.model = model_config_from_json(json["model"], what);
@@ -95,11 +98,15 @@ RunSettings run_settings_from_json(const nlohmann::json& json, const std::string
   return s;
 }
 
-bool holds_run(const fs::path& run) { return fs::exists(run / "config.json"); }
+bool holds_run(const fs::path& run) {
+  return fs::exists(run / "config.json");
+}
 
-void create_run(const fs::path& run, const RunSettings& settings, const Tokenizer& tokenizer, bool overwrite) {
+void create_run(const fs::path& run, const RunSettings& settings, const Tokenizer& tokenizer,
+                bool overwrite) {
   std::error_code error;
-  if (fs::exists(run, error) && !fs::is_directory(run)) fail("{} is no folder; --out wants one", run.string());
+  if (fs::exists(run, error) && !fs::is_directory(run))
+    fail("{} is no folder; --out wants one", run.string());
   if (holds_run(run)) {
     if (!overwrite) {
       fail("{} holds a run already: go on with it by --resume, or replace it by --overwrite", run.string());
@@ -124,18 +131,22 @@ RunSettings read_run_settings(const fs::path& run) {
 }
 
 LoadedModel load_model(const fs::path& path, const std::function<void(const std::string&)>& notice) {
-  if (!fs::exists(path)) fail("{} does not exist; wanted the folder of a run or a checkpoint in it", path.string());
+  if (!fs::exists(path))
+    fail("{} does not exist; wanted the folder of a run or a checkpoint in it", path.string());
   const bool folder = fs::is_directory(path);
   const fs::path absolute = fs::absolute(path);
-  const fs::path run = folder ? absolute : absolute.parent_path().filename() == "checkpoints"
-                                               ? absolute.parent_path().parent_path()
-                                               : absolute.parent_path();
+  const fs::path run = folder ? absolute
+                       : absolute.parent_path().filename() == "checkpoints"
+                           ? absolute.parent_path().parent_path()
+                           : absolute.parent_path();
   const RunSettings settings = read_run_settings(run);
   Tokenizer tokenizer = Tokenizer::load(run / "tokenizer.json");
   if (static_cast<size_t>(tokenizer.vocab_size()) != settings.model.vocab) {
-    fail("{}: the tokenizer has {} tokens, the model {}", run.string(), tokenizer.vocab_size(), settings.model.vocab);
+    fail("{}: the tokenizer has {} tokens, the model {}", run.string(), tokenizer.vocab_size(),
+         settings.model.vocab);
   }
-  LoadedModel loaded{settings.model, std::move(tokenizer), std::make_unique<HybridLM<float>>(settings.model, 0), {}, 0};
+  LoadedModel loaded{
+      settings.model, std::move(tokenizer), std::make_unique<HybridLM<float>>(settings.model, 0), {}, 0};
   if (!folder) {
     loaded.checkpoint = path;
     loaded.step = load_checkpoint(path, loaded.model->parameters(), nullptr).value_or(0);
@@ -143,20 +154,21 @@ LoadedModel load_model(const fs::path& path, const std::function<void(const std:
   }
   auto checkpoints = list_checkpoints(run);
   if (checkpoints.empty()) fail("{} has no checkpoint yet; train it first", run.string());
-  std::string reason;
+  // Told only if an earlier one can be had; else the newest one's fault is the error.
+  std::vector<std::string> faults;
   while (!checkpoints.empty()) {
     const auto [step, file] = checkpoints.back();
     checkpoints.pop_back();
     try {
       loaded.step = load_checkpoint(file, loaded.model->parameters(), nullptr).value_or(step);
       loaded.checkpoint = file;
+      for (const std::string& fault : faults) notice(fmt::format("{}; taking an earlier checkpoint", fault));
       return loaded;
     } catch (const Error& error) {
-      reason = error.what();
-      if (!checkpoints.empty()) notice(fmt::format("{}; taking an earlier checkpoint", reason));
+      faults.push_back(error.what());
     }
   }
-  fail("{}", reason);
+  fail("{}", faults.front());
 }
 
 }  // namespace storytape

@@ -62,7 +62,7 @@ class HfReader {
   static std::string step_name(const Json& step, const char* list) {
     if (!step.is_object() || !member(step, "type").is_string()) return shown(step);
     const Json& steps = member(step, list);
-    const std::string type = in_quotes(step["type"].get<std::string>());
+    std::string type = in_quotes(step["type"].get<std::string>());
     if (!steps.is_array()) return type;
     std::string names;
     for (const Json& part : steps) names += (names.empty() ? "" : ", ") + step_name(part, list);
@@ -117,7 +117,7 @@ class HfReader {
     }
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       const Json& mark = member(model, name);
-      if (!mark.is_null() && mark != "") {
+      if (!mark.is_null() && !is_empty_text(mark)) {
         refuse("model.{} is {}: needs marks at words, which Storytape does not have", name, shown(mark));
       }
     }
@@ -212,8 +212,9 @@ class HfReader {
       const Json& token = added[i];
       if (!token.is_object()) refuse("{} is {}, wanted an object", path, token.type_name());
       const Json& content = member(token, "content");
-      if (!content.is_string() || content == "")
+      if (!content.is_string() || is_empty_text(content)) {
         refuse("{}.content is {}, wanted a text", path, shown(content));
+      }
       texts.push_back(content.get<std::string>());
       add_special(path, texts.back(), member(token, "id"));
       if (member(token, "special") != true) {

@@ -28,7 +28,7 @@ std::vector<std::string> read_g2c_specials(const Json& file, int64_t version, co
   std::vector<std::string> specials;
   for (const Json& token : *found) {
     const size_t i = specials.size();
-    if (!token.is_string() || token == "") {
+    if (!token.is_string() || is_empty_text(token)) {
       refuse_file(what, "special_tokens[{}] is {}, wanted a text", i, shown(token));
     }
     const auto text = token.get<std::string>();

@@ -16,6 +16,10 @@ template <class... Args>
   throw Error(what + ": " + fmt::format(format, std::forward<Args>(args)...));
 }
 
+inline bool is_empty_text(const nlohmann::json& value) {
+  return value.is_string() && value.get_ref<const std::string&>().empty();
+}
+
 // A value as it may stand in a message: JSON in ASCII, cut if it is long.
 inline std::string shown(const nlohmann::json& value) {
   return printable(value.dump(-1, ' ', true), 60);

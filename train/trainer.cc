@@ -14,7 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Windows are drawn from other streams than the weights.
 constexpr uint64_t kWindowSalt = 0x77696e646f777321;
@@ -41,6 +43,10 @@ std::string sample_story(const HybridLM<float>& model, const Tokenizer& tokenize
   return prompt + tokenizer.decode(told, /*skip_specials=*/true);
 }
 
+WindowSampler training_windows(const TokenStream& train, const RunSettings& settings) {
+  return WindowSampler(train, settings.recipe.context, settings.seed ^ kWindowSalt);
+}
+
 Trainer::Trainer(std::filesystem::path run, const RunSettings& settings, const Tokenizer& tokenizer,
                  const TrainingData& data, ThreadPool& pool)
     : folder_(std::move(run)),
@@ -51,7 +57,7 @@ Trainer::Trainer(std::filesystem::path run, const RunSettings& settings, const T
       model_(settings.model, settings.seed),
       optimizer_(model_.parameters(), settings.recipe),
       lanes_(model_, pool),
-      windows_(data.train, settings.recipe.context, settings.seed ^ kWindowSalt) {
+      windows_(training_windows(data.train, settings)) {
   const size_t tokens = settings.recipe.batch * settings.accumulate * settings.recipe.context;
   tokens_.resize(tokens);
   targets_.resize(tokens);
@@ -97,7 +103,8 @@ void Trainer::save(size_t step) {
   std::erase_if(checkpoints, [&](const auto& checkpoint) {
     return checkpoint.first > step && std::filesystem::remove(checkpoint.second);
   });
-  for (size_t i = 0; i + settings_.keep < checkpoints.size(); ++i) std::filesystem::remove(checkpoints[i].second);
+  for (size_t i = 0; i + settings_.keep < checkpoints.size(); ++i)
+    std::filesystem::remove(checkpoints[i].second);
 }
 
 std::string Trainer::sample(size_t step) {
@@ -115,8 +122,8 @@ TrainResult Trainer::run(const TrainEvents& events, std::optional<size_t> stop_a
   if (log.first()) initial_loss_ = log.first()->value("loss", 0.0);
   if (log.last()) last_loss_ = log.last()->value("loss", 0.0);
 
-  double training_seconds = 0;   // of steps alone
-  double reported_seconds = 0;   // at the last report
+  double training_seconds = 0;  // of steps alone
+  double reported_seconds = 0;  // at the last report
   size_t reported_step = step_;
   const size_t first_step = step_;
   std::optional<size_t> saved;
@@ -137,7 +144,8 @@ TrainResult Trainer::run(const TrainEvents& events, std::optional<size_t> stop_a
 
     std::optional<Evaluation> evaluation;
     if (due(step_, settings_.eval_every) && !last) {
-      evaluation = evaluate(model_, data_.valid, tokenizer_, settings_.recipe.context, settings_.eval_windows, pool_);
+      evaluation =
+          evaluate(model_, data_.valid, tokenizer_, settings_.recipe.context, settings_.eval_windows, pool_);
     }
     const bool logged = step_ == 1 || due(step_, settings_.log_every) || last || evaluation;
     const double seconds = training_seconds - reported_seconds;

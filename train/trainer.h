@@ -22,6 +22,9 @@ struct TrainingData {
   TokenStream valid;
 };
 
+// The windows that a run's steps read: sequence i of step s is window (s, i), i < batch · accumulate.
+WindowSampler training_windows(const TokenStream& train, const RunSettings& settings);
+
 // One optimizer step, as reported while training.
 struct StepProgress {
   size_t step = 0;   // steps done, this one included
@@ -43,10 +46,10 @@ struct TrainEvents {
 
 struct TrainResult {
   size_t steps_done = 0;
-  bool finished = false;  // false: stopped by should_stop or stop_after
-  double initial_loss = 0;  // of the first step of the run
-  double train_loss = 0;    // of the last step
-  Evaluation valid;         // over all of the held-out text, at the end
+  bool finished = false;         // false: stopped by should_stop or stop_after
+  double initial_loss = 0;       // of the first step of the run
+  double train_loss = 0;         // of the last step
+  Evaluation valid;              // over all of the held-out text, at the end
   double tokens_per_second = 0;  // of this call's training steps
   std::string weights_sha256;
 };
@@ -55,15 +58,15 @@ struct TrainResult {
 class Trainer {
  public:
   // `data` and `pool` must outlive the trainer.
-  Trainer(std::filesystem::path run, const RunSettings& settings, const Tokenizer& tokenizer, const TrainingData& data,
-          ThreadPool& pool);
+  Trainer(std::filesystem::path run, const RunSettings& settings, const Tokenizer& tokenizer,
+          const TrainingData& data, ThreadPool& pool);
 
-  // Goes back to the last good checkpoint of the folder and returns its step; without one, to the start (0). `notice`
-  // hears of damaged checkpoints. metrics.jsonl is cut back to that step.
+  // Goes back to the last good checkpoint of the folder and returns its step; without one, to the start (0).
+  // `notice` hears of damaged checkpoints. metrics.jsonl is cut back to that step.
   size_t restore(const std::function<void(const std::string&)>& notice);
 
-  // Trains to the end of the schedule, or until `stop_after` steps are done. A loss or gradient that is not finite is an
-  // Error that names step and tensor; the last good checkpoint stays.
+  // Trains to the end of the schedule, or until `stop_after` steps are done. A loss or gradient that is not
+  // finite is an Error that names step and tensor; the last good checkpoint stays.
   TrainResult run(const TrainEvents& events, std::optional<size_t> stop_after = std::nullopt);
 
   HybridLM<float>& model() { return model_; }
@@ -89,7 +92,8 @@ class Trainer {
   double last_loss_ = 0;
 };
 
-// The end-of-text token that begins and ends a sample, and the prompt and options of the course's samples.
+// A story that begins with `prompt`, drawn by the options of the course's samples: temperature 0.8, top-p
+// 0.9, repetition penalty 1.1, to the end of the text or `tokens` tokens.
 std::string sample_story(const HybridLM<float>& model, const Tokenizer& tokenizer, const std::string& prompt,
                          size_t tokens, uint64_t seed);
 

@@ -76,7 +76,8 @@ bool name_matches(std::string_view pattern, std::string_view name) {
   return fnmatch(std::string(pattern).c_str(), std::string(name).c_str(), 0) == 0;
 }
 
-std::vector<OperationRow> verify_operations(const std::filesystem::path& folder, const OperationOptions& options) {
+std::vector<OperationRow> verify_operations(const std::filesystem::path& folder,
+                                            const OperationOptions& options) {
   std::vector<CatalogueCase> cases = read_catalogue(folder);
   for (const std::string& pattern : options.only) {
     const auto fits = [&](const CatalogueCase& c) { return name_matches(pattern, c.variant); };

@@ -1,4 +1,5 @@
-// Golden cases of the basic ops. Those that have no op of their own yet are composed of ops, as a layer would.
+// Golden cases of the basic ops. Those that have no op of their own yet are composed of ops, as a layer
+// would.
 #include <algorithm>
 #include <cmath>
 
@@ -28,7 +29,8 @@ Var<T> l2_normalized(Tape<T>& tape, Var<T> x, bool clamp, double eps) {
   if (!clamp) return x / sqrt(add_constant(squares, eps));
   // max(‖x‖, ε) = √(max(Σ x², ε²)), whose gradient is finite at x = 0
   Tensor<T> above(squares.shape());
-  for (size_t i = 0; i < above.size(); ++i) above[i] = static_cast<double>(squares.value()[i]) > eps * eps ? T{1} : T{0};
+  for (size_t i = 0; i < above.size(); ++i)
+    above[i] = static_cast<double>(squares.value()[i]) > eps * eps ? T{1} : T{0};
   const Var<T> least = tape.constant(Tensor<T>(squares.shape(), static_cast<T>(eps * eps)));
   return x / sqrt(select(above, squares, least));
 }
@@ -42,8 +44,8 @@ Var<T> shifted(Tape<T>& tape, Var<T> x, Var<T> x_prev) {
   return slice(concat<T>({before, x}, 1), 1, 0, s[1]);
 }
 
-// Depthwise: z_t = b + Σ_j w[:, j]·x_{t-K+1+j}, w [C, K], after `cache` [B, K-1, C] or zeros; cache_out the last K-1
-// rows.
+// Depthwise: z_t = b + Σ_j w[:, j]·x_{t-K+1+j}, w [C, K], after `cache` [B, K-1, C] or zeros; cache_out the
+// last K-1 rows.
 template <class T>
 void causal_conv1d(GoldenRun<T>& r) {
   const Var<T> x = r.input("x"), w = r.input("w"), bias = r.input("b"), cache = r.input("cache");
@@ -84,7 +86,8 @@ void cross_entropy_by_head(GoldenRun<T>& r) {
   const Var<T> logits = r.input("logits");
   const size_t classes = logits.shape()[1];
   const std::vector<int32_t> targets = r.ids("targets");
-  const auto counted = targets.size() - static_cast<size_t>(std::count(targets.begin(), targets.end(), kIgnoreTarget));
+  const auto counted =
+      targets.size() - static_cast<size_t>(std::count(targets.begin(), targets.end(), kIgnoreTarget));
   Tensor<T> one = Tensor<T>::zeros({classes, classes});
   for (size_t i = 0; i < classes; ++i) one[i * classes + i] = T{1};
   r.output("loss", head_loss(logits, r.tape.constant(one), Var<T>(), std::span<const int32_t>(targets),
@@ -102,8 +105,9 @@ void add_basic_operations(GoldenFaces& faces) {
   faces["log_sigmoid"] = unary_faces([](auto x) { return log_sigmoid(x); });
   faces["elu_plus_one"] = unary_faces([](auto x) { return elu_plus_one(x); });
   faces["softmax"] = unary_faces([](auto x) { return softmax(x); });
-  faces["layer_norm"] = one_face(
-      [](auto& r) { r.output("y", layer_norm(r.input("x"), r.input("w"), r.input("b"), r.golden.number("eps"))); });
+  faces["layer_norm"] = one_face([](auto& r) {
+    r.output("y", layer_norm(r.input("x"), r.input("w"), r.input("b"), r.golden.number("eps")));
+  });
   faces["rms_norm"] =
       one_face([](auto& r) { r.output("y", rms_norm(r.input("x"), r.input("w"), r.golden.number("eps"))); });
   faces["groupnorm_per_head"] = one_face([]<class T>(GoldenRun<T>& r) {
@@ -120,13 +124,13 @@ void add_basic_operations(GoldenFaces& faces) {
   });
   faces["causal_conv1d"] = one_face([](auto& r) { causal_conv1d(r); });
   faces["rope"] = one_face([](auto& r) { rope(r); });
-  faces["cross_entropy"] = {golden_face("op",
-                                        [](auto& r) {
-                                          const std::vector<int32_t> targets = r.ids("targets");
-                                          r.output("loss", cross_entropy(r.input("logits"),
-                                                                         std::span<const int32_t>(targets)));
-                                        }),
-                            golden_face("head", [](auto& r) { cross_entropy_by_head(r); })};
+  faces["cross_entropy"] = {
+      golden_face("op",
+                  [](auto& r) {
+                    const std::vector<int32_t> targets = r.ids("targets");
+                    r.output("loss", cross_entropy(r.input("logits"), std::span<const int32_t>(targets)));
+                  }),
+      golden_face("head", [](auto& r) { cross_entropy_by_head(r); })};
   faces["embedding"] = {
       golden_face("op",
                   [](auto& r) {

@@ -76,7 +76,8 @@ double GoldenCase::number(const std::string& attribute) const {
 
 std::string GoldenCase::text(const std::string& attribute) const {
   const nlohmann::json& value = member(member(entry_, "attrs", file_.name()), attribute, file_.name());
-  if (!value.is_string()) fail("{}: attribute {} wants a text, got {}", file_.name(), attribute, value.dump());
+  if (!value.is_string())
+    fail("{}: attribute {} wants a text, got {}", file_.name(), attribute, value.dump());
   return value.get<std::string>();
 }
 
@@ -95,7 +96,8 @@ GoldenError golden_error(const GoldenCase& golden, const std::string& tensor, co
   const Tensor<double> reference = golden.tensor<double>(tensor);
   if (!(computed.shape() == reference.shape())) {
     return {std::numeric_limits<double>::infinity(),
-            fmt::format("{} has shape {}, wanted {}", tensor, to_string(computed.shape()), to_string(reference.shape()))};
+            fmt::format("{} has shape {}, wanted {}", tensor, to_string(computed.shape()),
+                        to_string(reference.shape()))};
   }
   double largest = 0;
   for (const double x : reference.values()) largest = std::max(largest, std::abs(x));

@@ -1,5 +1,5 @@
-// Golden cases of the mixers' cores and of the layers made of them. The files have heads first, [B, H, T, d]; the cores
-// have tokens first, [B, T, H, d].
+// Golden cases of the mixers' cores and of the layers made of them. The files have heads first, [B, H, T, d];
+// the cores have tokens first, [B, T, H, d].
 #include "nn/mixers/linear_attention.h"
 #include "nn/mixers/mixer.h"
 #include "nn/mixers/softmax_attention.h"
@@ -49,7 +49,8 @@ SoftmaxAttentionOptions softmax_options(const GoldenCase& golden) {
 template <class T>
 void decode_softmax(GoldenRun<T>& r) {
   const SoftmaxAttentionOptions options = softmax_options(r.golden);
-  const Tensor<T> q = tokens_first(r.value("q")), k = tokens_first(r.value("k")), v = tokens_first(r.value("v"));
+  const Tensor<T> q = tokens_first(r.value("q")), k = tokens_first(r.value("k")),
+                  v = tokens_first(r.value("v"));
   State<T> cache = softmax_attention_state<T>(k.size(0), k.size(2), k.size(3), v.size(3));
   r.output("o", decoded<T>(q.size(1), [&](size_t first, size_t last) {
              return softmax_attention_extend(cache, slice(q, 1, first, last), slice(k, 1, first, last),
@@ -97,14 +98,15 @@ Var<T> linear_core(GoldenRun<T>& r, LinearAttentionOptions options, const FaceOf
 
 template <class T>
 Tensor<T> decode_linear_core(GoldenRun<T>& r, const LinearAttentionOptions& options) {
-  const Tensor<T> q = tokens_first(r.value("q")), k = tokens_first(r.value("k")), v = tokens_first(r.value("v"));
+  const Tensor<T> q = tokens_first(r.value("q")), k = tokens_first(r.value("k")),
+                  v = tokens_first(r.value("v"));
   const Tensor<T> gamma = r.value_or_none("gamma");
   State<T> state = linear_attention_state<T>(q.size(0), q.size(2), q.size(3), v.size(3), options);
   if (r.has("S_init")) state["S"] = r.value("S_init");
   if (r.has("z_init")) state["z"] = r.value("z_init");
   Tensor<T> o = decoded<T>(q.size(1), [&](size_t first, size_t last) {
-    return linear_attention_extend(state, slice(q, 1, first, last), slice(k, 1, first, last), slice(v, 1, first, last),
-                                   gamma, options);
+    return linear_attention_extend(state, slice(q, 1, first, last), slice(k, 1, first, last),
+                                   slice(v, 1, first, last), gamma, options);
   });
   r.output("S_final", std::as_const(state)["S"]);
   if (options.normalise) r.output("z_final", std::as_const(state)["z"]);
@@ -116,7 +118,8 @@ std::vector<GoldenFace> linear_faces(FeatureMap phi, bool normalise) {
   const LinearAttentionOptions options = linear_options(phi, normalise);
   std::vector<GoldenFace> faces;
   for (const FaceOf& of : kFaces) {
-    faces.push_back(golden_face(of.name, [=](auto& r) { r.output("o", tokens_first(linear_core(r, options, of))); }));
+    faces.push_back(
+        golden_face(of.name, [=](auto& r) { r.output("o", tokens_first(linear_core(r, options, of))); }));
   }
   faces.push_back(golden_face("decode", [=](auto& r) { r.output("o", decode_linear_core(r, options)); }));
   return faces;

@@ -9,14 +9,27 @@ namespace {
 
 // The files' "blocks.0.attn.W_q" under the model's name "blocks.0.mixer.q.weight".
 std::string parameter_name(std::string name) {
-  constexpr std::pair<const char*, const char*> kParts[] = {
-      {"tok_emb", "tok.weight"},     {"pos_emb", "pos.weight"},     {"ln_f.w", "norm.weight"},
-      {"ln_f.b", "norm.bias"},       {"ln1.w", "norm1.weight"},     {"ln1.b", "norm1.bias"},
-      {"ln2.w", "norm2.weight"},     {"ln2.b", "norm2.bias"},       {"attn.W_q", "mixer.q.weight"},
-      {"attn.W_k", "mixer.k.weight"}, {"attn.W_v", "mixer.v.weight"}, {"attn.W_o", "mixer.out.weight"},
-      {"attn.b_q", "mixer.q.bias"},  {"attn.b_k", "mixer.k.bias"},  {"attn.b_v", "mixer.v.bias"},
-      {"attn.b_o", "mixer.out.bias"}, {"attn.gamma_logit", "mixer.gamma_logit"}, {"mlp.W_1", "mlp.fc1.weight"},
-      {"mlp.b_1", "mlp.fc1.bias"},   {"mlp.W_2", "mlp.fc2.weight"}, {"mlp.b_2", "mlp.fc2.bias"}};
+  constexpr std::pair<const char*, const char*> kParts[] = {{"tok_emb", "tok.weight"},
+                                                            {"pos_emb", "pos.weight"},
+                                                            {"ln_f.w", "norm.weight"},
+                                                            {"ln_f.b", "norm.bias"},
+                                                            {"ln1.w", "norm1.weight"},
+                                                            {"ln1.b", "norm1.bias"},
+                                                            {"ln2.w", "norm2.weight"},
+                                                            {"ln2.b", "norm2.bias"},
+                                                            {"attn.W_q", "mixer.q.weight"},
+                                                            {"attn.W_k", "mixer.k.weight"},
+                                                            {"attn.W_v", "mixer.v.weight"},
+                                                            {"attn.W_o", "mixer.out.weight"},
+                                                            {"attn.b_q", "mixer.q.bias"},
+                                                            {"attn.b_k", "mixer.k.bias"},
+                                                            {"attn.b_v", "mixer.v.bias"},
+                                                            {"attn.b_o", "mixer.out.bias"},
+                                                            {"attn.gamma_logit", "mixer.gamma_logit"},
+                                                            {"mlp.W_1", "mlp.fc1.weight"},
+                                                            {"mlp.b_1", "mlp.fc1.bias"},
+                                                            {"mlp.W_2", "mlp.fc2.weight"},
+                                                            {"mlp.b_2", "mlp.fc2.bias"}};
   for (const auto& [theirs, ours] : kParts) {
     if (name.ends_with(theirs)) return name.substr(0, name.size() - std::string_view(theirs).size()) + ours;
   }
@@ -27,7 +40,10 @@ std::string parameter_name(std::string name) {
 template <class T>
 struct GoldenModel {
   explicit GoldenModel(const GoldenRun<T>& r)
-      : batch(r.shape("ids")[0]), length(r.shape("ids")[1]), ids(r.ids("ids")), targets(r.ids("targets")),
+      : batch(r.shape("ids")[0]),
+        length(r.shape("ids")[1]),
+        ids(r.ids("ids")),
+        targets(r.ids("targets")),
         model(config(r), 0) {
     for (const std::string& tensor : r.golden.tensors()) {
       if (!tensor.starts_with("in.") || tensor == "in.ids" || tensor == "in.targets") continue;
@@ -36,7 +52,8 @@ struct GoldenModel {
       if (!parameter) fail("the model has no parameter for {}", tensor);
       Tensor<T> value = r.value(theirs);
       if (!(value.shape() == parameter->shape())) {
-        fail("{} has shape {}, the model wants {}", tensor, to_string(value.shape()), to_string(parameter->shape()));
+        fail("{} has shape {}, the model wants {}", tensor, to_string(value.shape()),
+             to_string(parameter->shape()));
       }
       parameter->mutable_value() = std::move(value);
       parameters.emplace_back(theirs, parameter);
@@ -57,7 +74,8 @@ struct GoldenModel {
     c.max_seq = r.shape("pos_emb")[0];
     c.ffn = r.shape("blocks.0.mlp.W_1")[1];
     const std::string pattern = r.golden.text("pattern");
-    c.pattern = parse_pattern(pattern, 1 + static_cast<size_t>(std::count(pattern.begin(), pattern.end(), ',')));
+    c.pattern =
+        parse_pattern(pattern, 1 + static_cast<size_t>(std::count(pattern.begin(), pattern.end(), ',')));
     c.bias = r.has("blocks.0.attn.b_q");
     c.head_bias = false;
     c.gelu = r.golden.text("gelu");

@@ -14,7 +14,8 @@ namespace {
 struct AdamWCase {
   explicit AdamWCase(const GoldenCase& golden)
       : lr(golden.tensor<double>("in.lr").to_vector()), clip(golden.number("max_norm")) {
-    if (golden.number("wd1") != 0) fail("adamw: wd1 = {} is not known, vectors are not decayed", golden.number("wd1"));
+    if (golden.number("wd1") != 0)
+      fail("adamw: wd1 = {} is not known, vectors are not decayed", golden.number("wd1"));
     recipe.name = "golden";
     recipe.beta1 = golden.number("beta1");
     recipe.beta2 = golden.number("beta2");
@@ -88,7 +89,8 @@ void adamw_kernel(GoldenRun<T>& r) {
   result.finish(m.data(), v.data());
 }
 
-// The optimizer of the trainer, whose moments go on from step to step; its schedule is held at the step's rate.
+// The optimizer of the trainer, whose moments go on from step to step; its schedule is held at the step's
+// rate.
 void adamw_optimizer(GoldenRun<float>& r) {
   AdamWCase c(r.golden);
   ThreadPool pool(1);

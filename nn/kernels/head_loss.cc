@@ -91,8 +91,12 @@ void TileT(const HeadTile<T>& tile) {
   }
 }
 
-void TileF(const HeadTile<float>& tile) { TileT(tile); }
-void TileD(const HeadTile<double>& tile) { TileT(tile); }
+void TileF(const HeadTile<float>& tile) {
+  TileT(tile);
+}
+void TileD(const HeadTile<double>& tile) {
+  TileT(tile);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace storytape

@@ -11,13 +11,13 @@ template <class T>
 struct HeadTile {
   size_t rows;
   size_t vocab;
-  T* logits;               // [rows × vocab], rows ld apart: in h·Eᵀ, out dl where `gradient`
+  T* logits;  // [rows × vocab], rows ld apart: in h·Eᵀ, out dl where `gradient`
   size_t ld;
   const T* bias;           // [vocab] or null
   const int32_t* targets;  // [rows]
   T scale;
   bool gradient;
-  T* db;        // [vocab] added to, or null
+  T* db;         // [vocab] added to, or null
   double* loss;  // [rows]: log-sum-exp minus the target's logit, not scaled; 0 where ignored
 };
 

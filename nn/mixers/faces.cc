@@ -18,8 +18,8 @@ constexpr double kComplexStep = 1e-30;
 constexpr double kFloatRounding = 0x1.0p-24;
 // A tensor whose largest element is below this is compared absolutely.
 constexpr double kFloor = 1e-6;
-// So is a gradient that is smaller than the largest of its kind by this factor: where a normaliser cancels, the exact
-// gradient vanishes and rounding alone is left.
+// So is a gradient that is smaller than the largest of its kind by this factor: where a normaliser cancels,
+// the exact gradient vanishes and rounding alone is left.
 constexpr double kGradientFloor = 1.0 / 64;
 
 std::vector<FaceVariant>& variants() {
@@ -30,8 +30,10 @@ std::vector<FaceVariant>& variants() {
 // * stands for any characters, ? for one.
 bool matches(std::string_view pattern, std::string_view text) {
   if (pattern.empty()) return text.empty();
-  if (pattern[0] == '*') return matches(pattern.substr(1), text) || (!text.empty() && matches(pattern, text.substr(1)));
-  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) && matches(pattern.substr(1), text.substr(1));
+  if (pattern[0] == '*')
+    return matches(pattern.substr(1), text) || (!text.empty() && matches(pattern, text.substr(1)));
+  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) &&
+         matches(pattern.substr(1), text.substr(1));
 }
 
 bool fits(std::string_view pattern, std::string_view name) {
@@ -64,10 +66,11 @@ struct Outcome {
   std::vector<Tensor<double>> gradients;  // of inputs, then of initial states
 };
 
-// Runs a face over the pieces between the cuts (ascending, inside the sequence), all on one tape, and walks back from
-// the outputs of all pieces and the last one's states.
+// Runs a face over the pieces between the cuts (ascending, inside the sequence), all on one tape, and walks
+// back from the outputs of all pieces and the last one's states.
 template <class T>
-Outcome run(const FaceVariant& variant, const Point& point, Face face, size_t chunk, const std::vector<size_t>& cuts) {
+Outcome run(const FaceVariant& variant, const Point& point, Face face, size_t chunk,
+            const std::vector<size_t>& cuts) {
   Tape<T> tape;
   std::vector<Var<T>> inputs, states;
   for (const Tensor<double>& x : point.inputs) inputs.push_back(tape.input(cast<T>(x)));
@@ -119,7 +122,8 @@ Outcome run(const FaceVariant& variant, const Point& point, Face face, size_t ch
 
 class Checker {
  public:
-  Checker(const FaceVariant& variant, const FaceCheckOptions& options) : variant_(variant), options_(options) {
+  Checker(const FaceVariant& variant, const FaceCheckOptions& options)
+      : variant_(variant), options_(options) {
     for (const Face face : variant.faces) {
       for (const char* dtype : {"float64", "float32"}) {
         rows_.push_back({variant.name, std::string(to_string(face)), dtype});
@@ -174,7 +178,8 @@ class Checker {
               note(to, where + ": " + error.what());
             }
           };
-          tell(rows_[row], options_.double_bound, [&] { return run<double>(variant_, point, face, chunks[i], cuts); });
+          tell(rows_[row], options_.double_bound,
+               [&] { return run<double>(variant_, point, face, chunks[i], cuts); });
           tell(rows_[row + 1], variant_.float_multiple * kFloatRounding,
                [&] { return run<float>(variant_, point, face, chunks[i], cuts); });
         }
@@ -188,7 +193,8 @@ class Checker {
     point.tokens = tokens;
     for (const FaceInput& input : variant_.inputs) point.inputs.push_back(input.draw(tokens, random.next()));
     if (with_state) {
-      for (const FaceInput& state : variant_.states) point.states.push_back(state.draw(tokens, random.next()));
+      for (const FaceInput& state : variant_.states)
+        point.states.push_back(state.draw(tokens, random.next()));
     }
     return point;
   }
@@ -212,13 +218,14 @@ class Checker {
       check_direction(row, point, got, where);
       expected.gradients = got.gradients;
     }
-    compare(row, row.worst_gradient, bound, got.gradients, expected.gradients, gradient_floor(expected), where,
-            "gradient");
+    compare(row, row.worst_gradient, bound, got.gradients, expected.gradients, gradient_floor(expected),
+            where, "gradient");
   }
 
   static double gradient_floor(const Outcome& outcome) {
     double floor = kFloor;
-    for (const Tensor<double>& g : outcome.gradients) floor = std::max(floor, kGradientFloor * internal::largest(g));
+    for (const Tensor<double>& g : outcome.gradients)
+      floor = std::max(floor, kGradientFloor * internal::largest(g));
     return floor;
   }
 
@@ -266,7 +273,8 @@ class Checker {
       const double error = std::abs(along - want) / size;
       if (!(error <= row.worst_gradient)) row.worst_gradient = error;
       if (!(error <= options_.double_bound)) {
-        note(row, fmt::format("{}: gradient {} along a direction is {:.12g}, the reference's {:.12g}", where, i, along, want));
+        note(row, fmt::format("{}: gradient {} along a direction is {:.12g}, the reference's {:.12g}", where,
+                              i, along, want));
       }
     }
   }

@@ -1,6 +1,6 @@
-// The face law: every face of a mixer is the same function. All of them take an initial state and return the final one;
-// outputs, final states and gradients to every input agree with each other and with the reference recurrence; and a
-// sequence cut into pieces anywhere, the state handed on, gives what it gives in one piece.
+// The face law: every face of a mixer is the same function. All of them take an initial state and return the
+// final one; outputs, final states and gradients to every input agree with each other and with the reference
+// recurrence; and a sequence cut into pieces anywhere, the state handed on, gives what it gives in one piece.
 //
 // `storytape faces` and the tests walk the variants registered here.
 #pragma once
@@ -20,7 +20,8 @@ namespace storytape {
 struct FaceInput {
   std::string name;
   std::function<Tensor<double>(size_t tokens, uint64_t seed)> draw;
-  bool per_token = true;  // axis 1 counts tokens, and is cut with the sequence; else it serves all pieces whole
+  bool per_token =
+      true;  // axis 1 counts tokens, and is cut with the sequence; else it serves all pieces whole
 };
 
 template <class T>
@@ -48,7 +49,8 @@ struct FaceVariant {
                                            const std::vector<ComplexTensor>& states)>
       reference;
 
-  // Allowed difference of the float faces from double, in units of 2^-24, relative to each tensor's largest element.
+  // Allowed difference of the float faces from double, in units of 2^-24, relative to each tensor's largest
+  // element.
   double float_multiple = 256;
 };
 
@@ -56,8 +58,8 @@ struct FaceVariant {
 void register_faces(FaceVariant variant);
 std::vector<std::string> face_variants();
 
-// The verdict on one face of one variant in one type: the worst relative error (max|a-b| / max|b| over a tensor) of
-// outputs, final states and gradients, whole and cut.
+// The verdict on one face of one variant in one type: the worst relative error (max|a-b| / max|b| over a
+// tensor) of outputs, final states and gradients, whole and cut.
 struct FaceRow {
   std::string variant;
   std::string face;
@@ -75,9 +77,9 @@ struct FaceCheckOptions {
   double double_bound = 1e-11;  // for float64, every error
 };
 
-// All faces of the variants whose name is, contains, or with * and ? matches `pattern` (empty: all), over lengths
-// around the chunk's, chunks from 1 to twice the length, with and without an initial state, whole and cut at random
-// places. A UsageError if nothing fits.
+// All faces of the variants whose name is, contains, or with * and ? matches `pattern` (empty: all), over
+// lengths around the chunk's, chunks from 1 to twice the length, with and without an initial state, whole and
+// cut at random places. A UsageError if nothing fits.
 std::vector<FaceRow> check_faces(std::string_view pattern = "", const FaceCheckOptions& options = {});
 
 }  // namespace storytape

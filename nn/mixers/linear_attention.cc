@@ -16,12 +16,13 @@ DecayShape checked_shape(const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>
     fail("linear_attention: {} is {}, wanted {}", name, to_string(tensor.shape()), to_string(shape));
   };
   if (q.rank() != 4 || v.rank() != 4) {
-    fail("linear_attention: q and v want 4 axes [batch, tokens, heads, size], got {} and {}", to_string(q.shape()),
-         to_string(v.shape()));
+    fail("linear_attention: q and v want 4 axes [batch, tokens, heads, size], got {} and {}",
+         to_string(q.shape()), to_string(v.shape()));
   }
   const DecayShape shape{q.size(0), q.size(1), q.size(2), q.size(3), v.size(3)};
   if (q.size() == 0 || v.size() == 0) {
-    fail("linear_attention: q {} and v {} want at least one element", to_string(q.shape()), to_string(v.shape()));
+    fail("linear_attention: q {} and v {} want at least one element", to_string(q.shape()),
+         to_string(v.shape()));
   }
   want("k", k, q.shape());
   want("v", v, {shape.batch, shape.tokens, shape.heads, shape.dv});
@@ -35,7 +36,8 @@ DecayShape checked_shape(const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>
   if (!(options.eps >= 0 && std::isfinite(options.eps))) {
     fail("linear_attention: eps is {}, wanted a number of at least 0", options.eps);
   }
-  for (size_t h = 0; gamma.defined() && h < shape.heads; ++h) {  // NaN goes on to the outputs, where it is looked for
+  for (size_t h = 0; gamma.defined() && h < shape.heads;
+       ++h) {  // NaN goes on to the outputs, where it is looked for
     if (gamma[h] < 0 || gamma[h] > 1) {
       fail("linear_attention: gamma of head {} is {}, wanted a number in [0, 1]", h, gamma[h]);
     }
@@ -53,9 +55,9 @@ Tensor<T> value_or_none(const Var<T>& var) {
 }
 
 template <class T>
-DecayInputs<T> kernel_inputs(const DecayShape& shape, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
-                             const Tensor<T>& gamma, const Tensor<T>& S, const Tensor<T>& z,
-                             const LinearAttentionOptions& options) {
+DecayInputs<T> kernel_inputs(const DecayShape& shape, const Tensor<T>& q, const Tensor<T>& k,
+                             const Tensor<T>& v, const Tensor<T>& gamma, const Tensor<T>& S,
+                             const Tensor<T>& z, const LinearAttentionOptions& options) {
   return {shape,
           options.phi == FeatureMap::kEluPlusOne,
           options.normalise,
@@ -69,22 +71,23 @@ DecayInputs<T> kernel_inputs(const DecayShape& shape, const Tensor<T>& q, const 
           data_or_null(z)};
 }
 
-// What the backward keeps: the op's inputs, and d_t and the chunks' first states of its forward.
+// What the backward keeps: the op's inputs, its outputs, d_t, and chunkwise a record per chunk.
 template <class T>
 struct Saved {
   DecayShape shape;
   LinearAttentionOptions options;
   Var<T> q, k, v, gamma, S_init, z_init;
-  Tensor<T> o, denominators, boundaries;
+  Tensor<T> o, denominators, records;
 
   void backward(const Grads<T>& grads) const {
-    const Tensor<T> gamma_value = value_or_none(gamma), S_value = value_or_none(S_init), z_value = value_or_none(z_init);
+    const Tensor<T> gamma_value = value_or_none(gamma), S_value = value_or_none(S_init),
+                    z_value = value_or_none(z_init);
     const Tensor<T> d_o = grads[0].defined() ? grads[0] : Tensor<T>::zeros(o.shape());
     DecayBackward<T> args{};
     args.in = kernel_inputs(shape, q.value(), k.value(), v.value(), gamma_value, S_value, z_value, options);
     args.o = o.data();
     args.denominators = data_or_null(denominators);
-    args.boundaries = data_or_null(boundaries);
+    args.records = data_or_null(records);
     args.d_o = d_o.data();
     args.d_S = data_or_null(grads[1]);
     args.d_z = options.normalise ? data_or_null(grads[2]) : nullptr;
@@ -119,10 +122,12 @@ struct Saved {
 }  // namespace
 
 template <class T>
-LinearAttentionResult<T> linear_attention(Var<T> q, Var<T> k, Var<T> v, Var<T> gamma, Var<T> S_init, Var<T> z_init,
-                                          const LinearAttentionOptions& options) {
-  const Tensor<T> gamma_value = value_or_none(gamma), S_value = value_or_none(S_init), z_value = value_or_none(z_init);
-  const DecayShape shape = checked_shape(q.value(), k.value(), v.value(), gamma_value, S_value, z_value, options);
+LinearAttentionResult<T> linear_attention(Var<T> q, Var<T> k, Var<T> v, Var<T> gamma, Var<T> S_init,
+                                          Var<T> z_init, const LinearAttentionOptions& options) {
+  const Tensor<T> gamma_value = value_or_none(gamma), S_value = value_or_none(S_init),
+                  z_value = value_or_none(z_init);
+  const DecayShape shape =
+      checked_shape(q.value(), k.value(), v.value(), gamma_value, S_value, z_value, options);
   if (options.face == Face::kParallel) {
     return internal::linear_attention_parallel(q, k, v, gamma, S_init, z_init, options);
   }
@@ -133,7 +138,7 @@ LinearAttentionResult<T> linear_attention(Var<T> q, Var<T> k, Var<T> v, Var<T> g
 
   Tensor<T> o({shape.batch, shape.tokens, shape.heads, shape.dv});
   Tensor<T> S({shape.batch, shape.heads, shape.dk, shape.dv});
-  Tensor<T> z, denominators, boundaries;
+  Tensor<T> z, denominators, records;
   DecayForward<T> args{};
   args.in = kernel_inputs(shape, q.value(), k.value(), v.value(), gamma_value, S_value, z_value, options);
   args.o = o.data();
@@ -149,19 +154,21 @@ LinearAttentionResult<T> linear_attention(Var<T> q, Var<T> k, Var<T> v, Var<T> g
   if (options.face == Face::kChunkwise) {
     if (keeps) {
       const size_t chunks = (shape.tokens + args.in.chunk - 1) / args.in.chunk;
-      boundaries = Tensor<T>({shape.batch, shape.heads, chunks, decay_boundary<T>(shape)});
-      args.boundaries = boundaries.data();
+      records = Tensor<T>({shape.batch, chunks, shape.heads, decay_record(args.in)});
+      args.records = records.data();
     }
     decay_chunkwise_forward(args);
   } else {
     decay_recurrent_forward(args);
   }
 
-  Saved<T> saved{shape, options, q, k, v, gamma, S_init, z_init, keeps ? o : Tensor<T>(), denominators, boundaries};
+  Saved<T> saved{shape,        options,   q, k, v, gamma, S_init, z_init, keeps ? o : Tensor<T>(),
+                 denominators, records};
   std::array<Tensor<T>, 3> values{std::move(o), std::move(S), std::move(z)};
   std::array<Var<T>, 3> outputs;
   const size_t count = options.normalise ? 3 : 2;
-  q.tape().record_many("linear_attention", std::span(values).first(count), inputs, std::span(outputs).first(count),
+  q.tape().record_many("linear_attention", std::span(values).first(count), inputs,
+                       std::span(outputs).first(count),
                        [saved = std::move(saved)](const Grads<T>& grads) { saved.backward(grads); });
   return {outputs[0], outputs[1], outputs[2]};
 }
@@ -193,12 +200,13 @@ Tensor<T> linear_attention_extend(State<T>& state, const Tensor<T>& q, const Ten
   return o;
 }
 
-#define STORYTAPE_INSTANTIATE(T)                                                                                  \
-  template LinearAttentionResult<T> linear_attention(Var<T>, Var<T>, Var<T>, Var<T>, Var<T>, Var<T>,              \
-                                                     const LinearAttentionOptions&);                              \
-  template State<T> linear_attention_state(size_t, size_t, size_t, size_t, const LinearAttentionOptions&);        \
-  template Tensor<T> linear_attention_extend(State<T>&, const Tensor<T>&, const Tensor<T>&, const Tensor<T>&,     \
-                                             const Tensor<T>&, const LinearAttentionOptions&)
+#define STORYTAPE_INSTANTIATE(T)                                                                           \
+  template LinearAttentionResult<T> linear_attention(Var<T>, Var<T>, Var<T>, Var<T>, Var<T>, Var<T>,       \
+                                                     const LinearAttentionOptions&);                       \
+  template State<T> linear_attention_state(size_t, size_t, size_t, size_t, const LinearAttentionOptions&); \
+  template Tensor<T> linear_attention_extend(State<T>&, const Tensor<T>&, const Tensor<T>&,                \
+                                             const Tensor<T>&, const Tensor<T>&,                           \
+                                             const LinearAttentionOptions&)
 STORYTAPE_INSTANTIATE(float);
 STORYTAPE_INSTANTIATE(double);
 #undef STORYTAPE_INSTANTIATE

@@ -1,5 +1,5 @@
-// The parallel face of linear attention: (L4)-(L6) over the whole sequence, composed of primitive ops, so that its
-// gradient owes nothing to the derivation of (L7)-(L19). O(T²) time and memory.
+// The parallel face of linear attention: (L4)-(L6) over the whole sequence, composed of primitive ops, so
+// that its gradient owes nothing to the derivation of (L7)-(L19). O(T²) time and memory.
 #include <cmath>
 #include <vector>
 
@@ -19,27 +19,27 @@ Var<T> decay_powers(Var<T> gamma, std::vector<int> exponents, size_t columns) {
       y[h * count + i] = exponents[i] < 0 ? T{0} : std::pow(gamma.value()[h], static_cast<T>(exponents[i]));
     }
   }
-  return gamma.tape().record(
-      "decay_powers", std::move(y), {gamma},
-      [gamma, heads, count, exponents = std::move(exponents)](const Grads<T>& dy) {
-        // forward:  y[h, i] = γ_h^n_i;  dγ_h = Σ_i n_i γ_h^(n_i - 1) dy[h, i]
-        Tensor<T> d(gamma.shape(), T{0});
-        for (size_t h = 0; h < heads; ++h) {
-          for (size_t i = 0; i < count; ++i) {
-            if (exponents[i] < 1) continue;
-            const T n = static_cast<T>(exponents[i]);
-            d[h] += n * std::pow(gamma.value()[h], n - 1) * dy.data()[h * count + i];
-          }
-        }
-        gamma.accumulate(std::move(d));
-      });
+  return gamma.tape().record("decay_powers", std::move(y), {gamma},
+                             [gamma, heads, count, exponents = std::move(exponents)](const Grads<T>& dy) {
+                               // forward:  y[h, i] = γ_h^n_i;  dγ_h = Σ_i n_i γ_h^(n_i - 1) dy[h, i]
+                               Tensor<T> d(gamma.shape(), T{0});
+                               for (size_t h = 0; h < heads; ++h) {
+                                 for (size_t i = 0; i < count; ++i) {
+                                   if (exponents[i] < 1) continue;
+                                   const T n = static_cast<T>(exponents[i]);
+                                   d[h] += n * std::pow(gamma.value()[h], n - 1) * dy.data()[h * count + i];
+                                 }
+                               }
+                               gamma.accumulate(std::move(d));
+                             });
 }
 
 }  // namespace
 
 template <class T>
-LinearAttentionResult<T> internal::linear_attention_parallel(Var<T> q, Var<T> k, Var<T> v, Var<T> gamma, Var<T> S_init,
-                                                             Var<T> z_init, const LinearAttentionOptions& options) {
+LinearAttentionResult<T> internal::linear_attention_parallel(Var<T> q, Var<T> k, Var<T> v, Var<T> gamma,
+                                                             Var<T> S_init, Var<T> z_init,
+                                                             const LinearAttentionOptions& options) {
   Tape<T>& tape = q.tape();
   const int tokens = static_cast<int>(q.shape()[1]);
   const Shape state_shape = {q.shape()[0], q.shape()[2], q.shape()[3], v.shape()[3]};
@@ -64,15 +64,15 @@ LinearAttentionResult<T> internal::linear_attention_parallel(Var<T> q, Var<T> k,
   const Var<T> P = mul(matmul(A, B, Trans::kNo, Trans::kYes), Gamma);  // (L4)
   const Var<T> late_B = decayed(B, to_end);
 
-  Var<T> N = matmul(P, V);                                  // (L5)
-  Var<T> S = matmul(late_B, V, Trans::kYes, Trans::kNo);    // (L6)
+  Var<T> N = matmul(P, V);                                // (L5)
+  Var<T> S = matmul(late_B, V, Trans::kYes, Trans::kNo);  // (L6)
   if (S_init.defined()) {
     N = add(N, decayed(matmul(A, S_init), since_start));
     S = add(S, decayed(S_init, {tokens}));
   }
   if (!options.normalise) return {by_head(N), S, Var<T>()};
 
-  Var<T> d = sum(P, 3, true);     // [B, H, T, 1]
+  Var<T> d = sum(P, 3, true);       // [B, H, T, 1]
   Var<T> z = sum(late_B, 2, true);  // [B, H, 1, dk]
   if (z_init.defined()) {
     const Var<T> z_row = reshape(z_init, {state_shape[0], state_shape[1], 1, state_shape[2]});
@@ -83,11 +83,12 @@ LinearAttentionResult<T> internal::linear_attention_parallel(Var<T> q, Var<T> k,
   return {by_head(o), S, reshape(z, {state_shape[0], state_shape[1], state_shape[2]})};
 }
 
-template LinearAttentionResult<float> internal::linear_attention_parallel(Var<float>, Var<float>, Var<float>, Var<float>,
-                                                                          Var<float>, Var<float>,
+template LinearAttentionResult<float> internal::linear_attention_parallel(Var<float>, Var<float>, Var<float>,
+                                                                          Var<float>, Var<float>, Var<float>,
                                                                           const LinearAttentionOptions&);
-template LinearAttentionResult<double> internal::linear_attention_parallel(Var<double>, Var<double>, Var<double>,
-                                                                           Var<double>, Var<double>, Var<double>,
+template LinearAttentionResult<double> internal::linear_attention_parallel(Var<double>, Var<double>,
+                                                                           Var<double>, Var<double>,
+                                                                           Var<double>, Var<double>,
                                                                            const LinearAttentionOptions&);
 
 }  // namespace storytape

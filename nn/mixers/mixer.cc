@@ -53,8 +53,9 @@ class FullMixer final : public Mixer<T> {
   }
 
   Tensor<T> extend(State<T>& state, const Tensor<T>& x, const Tensor<T>& residual) const override {
-    const Tensor<T> o = softmax_attention_extend(state, maps_.split(maps_.q.apply(x)), maps_.split(maps_.k.apply(x)),
-                                                 maps_.split(maps_.v.apply(x)), options_);
+    const Tensor<T> o =
+        softmax_attention_extend(state, maps_.split(maps_.q.apply(x)), maps_.split(maps_.k.apply(x)),
+                                 maps_.split(maps_.v.apply(x)), options_);
     return maps_.out.apply(o.reshape(x.shape()), &residual);
   }
 
@@ -92,8 +93,9 @@ class LinearMixer final : public Mixer<T> {
 
   Tensor<T> extend(State<T>& state, const Tensor<T>& x, const Tensor<T>& residual) const override {
     const Tensor<T> gamma = unary(Unary::kSigmoid, std::as_const(gamma_logit_).value());
-    const Tensor<T> o = linear_attention_extend(state, maps_.split(maps_.q.apply(x)), maps_.split(maps_.k.apply(x)),
-                                                maps_.split(maps_.v.apply(x)), gamma, options_);
+    const Tensor<T> o =
+        linear_attention_extend(state, maps_.split(maps_.q.apply(x)), maps_.split(maps_.k.apply(x)),
+                                maps_.split(maps_.v.apply(x)), gamma, options_);
     return maps_.out.apply(o.reshape(x.shape()), &residual);
   }
 
@@ -107,8 +109,8 @@ class LinearMixer final : public Mixer<T> {
 }  // namespace
 
 template <class T>
-std::unique_ptr<Mixer<T>> make_mixer(std::string_view kind, const MixerConfig& config, ParameterList<T>& parameters,
-                                     const std::string& name) {
+std::unique_ptr<Mixer<T>> make_mixer(std::string_view kind, const MixerConfig& config,
+                                     ParameterList<T>& parameters, const std::string& name) {
   if (kind == "full") return std::make_unique<FullMixer<T>>(config, parameters, name);
   if (kind == "linear") return std::make_unique<LinearMixer<T>>(config, parameters, name);
   fail("unknown mixer \"{}\"", kind);
@@ -116,7 +118,7 @@ std::unique_ptr<Mixer<T>> make_mixer(std::string_view kind, const MixerConfig& c
 
 template std::unique_ptr<Mixer<float>> make_mixer(std::string_view, const MixerConfig&, ParameterList<float>&,
                                                   const std::string&);
-template std::unique_ptr<Mixer<double>> make_mixer(std::string_view, const MixerConfig&, ParameterList<double>&,
-                                                   const std::string&);
+template std::unique_ptr<Mixer<double>> make_mixer(std::string_view, const MixerConfig&,
+                                                   ParameterList<double>&, const std::string&);
 
 }  // namespace storytape

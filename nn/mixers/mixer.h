@@ -23,8 +23,8 @@ class Mixer {
   virtual Var<T> forward(Tape<T>& tape, Var<T> x, Face face, Var<T> residual) const = 0;
   // What it carries before the first token.
   virtual State<T> init_state(size_t batch) const = 0;
-  // The outputs (plus residual) of T ≥ 1 further tokens x [B, T, D]; the state moves on. Prefill and decoding are one
-  // function: any cut of a sequence into calls gives what forward gives.
+  // The outputs (plus residual) of T ≥ 1 further tokens x [B, T, D]; the state moves on. Prefill and decoding
+  // are one function: any cut of a sequence into calls gives what forward gives.
   virtual Tensor<T> extend(State<T>& state, const Tensor<T>& x, const Tensor<T>& residual) const = 0;
 };
 
@@ -36,9 +36,10 @@ struct MixerConfig {
   double linear_eps;
 };
 
-// The mixer called `kind`, its parameters added under `name` ("blocks.0.mixer"). An Error for an unknown kind.
+// The mixer called `kind`, its parameters added under `name` ("blocks.0.mixer"). An Error for an unknown
+// kind.
 template <class T>
-std::unique_ptr<Mixer<T>> make_mixer(std::string_view kind, const MixerConfig& config, ParameterList<T>& parameters,
-                                     const std::string& name);
+std::unique_ptr<Mixer<T>> make_mixer(std::string_view kind, const MixerConfig& config,
+                                     ParameterList<T>& parameters, const std::string& name);
 
 }  // namespace storytape

@@ -1,7 +1,9 @@
-// The recurrences of the mixers, scalar by scalar: the witness that all faces and their gradients are held against.
-// S is float, double or std::complex<double>; see autograd/reference.h for what the complex ones are for.
+// The recurrences of the mixers, scalar by scalar: the witness that all faces and their gradients are held
+// against. S is float, double or std::complex<double>; see autograd/reference.h for what the complex ones are
+// for.
 //
-// Row-major arrays, tokens of one head heads·d apart as in the ops. States are read and left as after the last token.
+// Row-major arrays, tokens of one head heads·d apart as in the ops. States are read and left as after the
+// last token.
 #pragma once
 
 #include <complex>
@@ -16,12 +18,12 @@ struct MixerSize {
   size_t batch, tokens, heads, dk, dv;
 };
 
-// S_t = γ S_{t-1} + φ(k_t)ᵀ v_t,  z_t = γ z_{t-1} + φ(k_t),  o_t = φ(q_t) S_t / (φ(q_t)·z_t + ε);  φ = elu + 1 or the
-// identity; unnormalised where z is null; γ = 1 where gamma is null.
-// q, k [B, T, H, dk], v and o [B, T, H, dv], gamma [H], state [B, H, dk, dv], z [B, H, dk].
+// S_t = γ S_{t-1} + φ(k_t)ᵀ v_t,  z_t = γ z_{t-1} + φ(k_t),  o_t = φ(q_t) S_t / (φ(q_t)·z_t + ε);  φ = elu +
+// 1 or the identity; unnormalised where z is null; γ = 1 where gamma is null. q, k [B, T, H, dk], v and o [B,
+// T, H, dv], gamma [H], state [B, H, dk, dv], z [B, H, dk].
 template <class S>
-void linear_attention(const MixerSize& n, bool elu, double eps, const S* q, const S* k, const S* v, const S* gamma,
-                      S* state, S* z, S* o) {
+void linear_attention(const MixerSize& n, bool elu, double eps, const S* q, const S* k, const S* v,
+                      const S* gamma, S* state, S* z, S* o) {
   const auto phi = [elu](const S& x) { return elu ? elu_plus_one(x) : x; };
   for (size_t b = 0; b < n.batch; ++b) {
     for (size_t h = 0; h < n.heads; ++h) {

@@ -15,7 +15,8 @@ struct SoftmaxSize {
 };
 
 // o_i = Σ_j softmax_j(scale ⟨q_i, k_j⟩) v_j over the keys j that query i sees; 0 where it sees none.
-// q [B, T, H, dk], k [B, S, Hkv, dk], v [B, S, Hkv, dv], o [B, T, H, dv]; S is a scalar type here, real or complex.
+// q [B, T, H, dk], k [B, S, Hkv, dk], v [B, S, Hkv, dv], o [B, T, H, dv]; S is a scalar type here, real or
+// complex.
 template <class S>
 void softmax_attention(const SoftmaxSize& n, double scale, const S* q, const S* k, const S* v, S* o) {
   for (size_t row = 0; row < n.batch * n.queries * n.heads; ++row) {

@@ -8,6 +8,7 @@ namespace storytape {
 void register_mixers() {
   static const bool once = [] {
     register_softmax_attention();
+    register_softmax_faces();
     register_linear_attention();
     return true;
   }();

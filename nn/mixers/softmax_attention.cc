@@ -18,20 +18,25 @@ struct Sizes {
 };
 
 template <class T>
-Sizes checked_sizes(const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v, const SoftmaxAttentionOptions& options) {
+Sizes checked_sizes(const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
+                    const SoftmaxAttentionOptions& options) {
   const char* op = "softmax_attention";
   if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4) {
-    fail("{}: q, k and v want 4 axes [batch, tokens, heads, size], got {}, {} and {}", op, to_string(q.shape()),
-         to_string(k.shape()), to_string(v.shape()));
+    fail("{}: q, k and v want 4 axes [batch, tokens, heads, size], got {}, {} and {}", op,
+         to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
   }
   Sizes n{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), 0, 0};
   if (q.size() == 0 || v.size() == 0) {
     fail("{}: q {} and v {} want at least one element", op, to_string(q.shape()), to_string(v.shape()));
   }
   const Shape want_k{n.batch, n.keys, n.kv_heads, n.dk};
-  if (!(k.shape() == want_k)) fail("{}: k is {}, wanted {} beside q {}", op, to_string(k.shape()), to_string(want_k), to_string(q.shape()));
+  if (!(k.shape() == want_k))
+    fail("{}: k is {}, wanted {} beside q {}", op, to_string(k.shape()), to_string(want_k),
+         to_string(q.shape()));
   const Shape want_v{n.batch, n.keys, n.kv_heads, n.dv};
-  if (!(v.shape() == want_v)) fail("{}: v is {}, wanted {} beside k {}", op, to_string(v.shape()), to_string(want_v), to_string(k.shape()));
+  if (!(v.shape() == want_v))
+    fail("{}: v is {}, wanted {} beside k {}", op, to_string(v.shape()), to_string(want_v),
+         to_string(k.shape()));
   if (n.heads % n.kv_heads != 0) {
     fail("{}: {} query heads can't share {} key and value heads evenly", op, n.heads, n.kv_heads);
   }
@@ -49,8 +54,8 @@ Sizes checked_sizes(const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v, 
 
 // The queries that stand at or after the first key; `skipped` queries before them see none.
 template <class T>
-SoftmaxAttentionArgs<T> kernel_args(const Sizes& n, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
-                                    size_t window) {
+SoftmaxAttentionArgs<T> kernel_args(const Sizes& n, const Tensor<T>& q, const Tensor<T>& k,
+                                    const Tensor<T>& v, size_t window) {
   const size_t skipped = n.offset < 0 ? std::min(n.queries, static_cast<size_t>(-n.offset)) : 0;
   SoftmaxAttentionArgs<T> args{};
   args.batch = n.batch;
@@ -88,7 +93,8 @@ struct Saved {
   void backward(const Grads<T>& grads) const {
     const SoftmaxAttentionArgs<T> args = kernel_args(n, q.value(), k.value(), v.value(), options.window);
     const size_t skipped = n.queries - args.queries;
-    // In the kernels' order, dq before dk before dv, so that one variable in two places is first set, then added to.
+    // In the kernels' order, dq before dk before dv, so that one variable in two places is first set, then
+    // added to.
     const auto slot = [](const Var<T>& var) {
       if (!var.requires_grad()) return SoftmaxAttentionGrad<T>{};
       const GradSlot<T> place = var.grad_slot();
@@ -105,7 +111,8 @@ struct Saved {
     if (options.face == Face::kRecurrent) {
       softmax_attention_rows_backward(args, grads.data() + first, dq, dk, dv);
     } else {
-      const SoftmaxAttentionStats<T> stats{const_cast<T*>(max.data()) + skipped, const_cast<T*>(sum.data()) + skipped};
+      const SoftmaxAttentionStats<T> stats{const_cast<T*>(max.data()) + skipped,
+                                           const_cast<T*>(sum.data()) + skipped};
       softmax_attention_backward(args, o.data() + first, stats, grads.data() + first, dq, dk, dv);
     }
   }
@@ -132,8 +139,9 @@ template <class T>
 Var<T> parallel(const Sizes& n, Var<T> q, Var<T> k, Var<T> v, size_t window) {
   const size_t group = n.heads / n.kv_heads;
   // Heads that share keys stand one after another along the rows of one product.
-  const Var<T> q_rows = reshape(transpose(reshape(q, {n.batch, n.queries, n.kv_heads, group, n.dk}), {0, 2, 3, 1, 4}),
-                                {n.batch, n.kv_heads, group * n.queries, n.dk});
+  const Var<T> q_rows =
+      reshape(transpose(reshape(q, {n.batch, n.queries, n.kv_heads, group, n.dk}), {0, 2, 3, 1, 4}),
+              {n.batch, n.kv_heads, group * n.queries, n.dk});
   const Var<T> k_rows = transpose(k, {0, 2, 1, 3});
   const Var<T> v_rows = transpose(v, {0, 2, 1, 3});
   const Var<T> logits = scale(matmul(q_rows, k_rows, Trans::kNo, Trans::kYes), n.scale);

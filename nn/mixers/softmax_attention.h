@@ -1,9 +1,10 @@
-// Softmax attention, causal: every query averages the values of the tokens up to its own, weighted by the exponentials
-// of its products with their keys. Vaswani et al., "Attention Is All You Need", 2017; the tiled form after Milakov and
-// Gimelshein, "Online normalizer calculation for softmax", 2018, and Dao et al., "FlashAttention", 2022.
+// Softmax attention, causal: every query averages the values of the tokens up to its own, weighted by the
+// exponentials of its products with their keys. Vaswani et al., "Attention Is All You Need", 2017; the tiled
+// form after Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, and Dao et al.,
+// "FlashAttention", 2022.
 //
 // One head; query i stands at position offset + i among the keys, and sees
-//   V_i = { j : offset + i - window < j ≤ offset + i },   0 ≤ j < S        without a window: all j ≤ offset + i
+//   V_i = { j : offset + i - window < j ≤ offset + i },   0 ≤ j < S   (no window: all j ≤ offset + i)
 //
 //   forward
 //   (A1)  s_ij = scale ⟨q_i, k_j⟩ for j in V_i, else -∞
@@ -24,10 +25,10 @@
 //   (A12) dq_i = scale Σ_j ds_ij k_j
 //   (A13) dk_j = scale Σ_i ds_ij q_i
 //
-// Saved for the backward: o, m and l (two numbers per token and head); s and p are recomputed tile by tile. m and l are
-// kept apart, not as m + log l: at logits of 1e4 a float sum of the two has lost the digits of log l.
-// Grouped queries: with H heads of q and Hkv of k and v, head h reads kv head h / (H / Hkv); dk and dv sum over the group.
-// Derivation: docs/derivations/softmax_attention.md.
+// Saved for the backward: o, m and l (two numbers per token and head); s and p are recomputed tile by tile. m
+// and l are kept apart, not as m + log l: at logits of 1e4 a float sum of the two has lost the digits of log
+// l. Grouped queries: with H heads of q and Hkv of k and v, head h reads kv head h / (H / Hkv); dk and dv sum
+// over the group. Derivation: docs/derivations/softmax_attention.md.
 #pragma once
 
 #include <cstddef>
@@ -43,33 +44,35 @@ struct SoftmaxAttentionOptions {
   Face face = Face::kChunkwise;
   std::optional<double> scale = {};  // of (A1); 1/sqrt(dk) if not given
   size_t window = 0;                 // keys that a query sees, its own included; 0: all up to its own
-  // Position of the first query among the keys. Not given: S - T, so that the last query sees the last key. Queries
-  // before the first key see none and give zeros.
+  // Position of the first query among the keys. Not given: S - T, so that the last query sees the last key.
+  // Queries before the first key see none and give zeros.
   std::optional<ptrdiff_t> offset = {};
 };
 
-// q [B, T, H, dk], k [B, S, Hkv, dk], v [B, S, Hkv, dv] → o [B, T, H, dv]. Hkv divides H; S ≥ T unless an offset is
-// given. Faces: chunkwise in tiles; recurrent query by query over the keys; parallel composed of primitive ops, O(T·S)
-// memory. An Error names what doesn't fit.
+// q [B, T, H, dk], k [B, S, Hkv, dk], v [B, S, Hkv, dv] → o [B, T, H, dv]. Hkv divides H; S ≥ T unless an
+// offset is given. Faces: chunkwise in tiles; recurrent query by query over the keys; parallel composed of
+// primitive ops, O(T·S) memory. An Error names what doesn't fit.
 template <class T>
 Var<T> softmax_attention(Var<T> q, Var<T> k, Var<T> v, const SoftmaxAttentionOptions& options);
 
-// The state before the first token: the cache tensors "k" and "v", [B, capacity, Hkv, dk or dv], of capacity 0.
+// The state before the first token: the cache tensors "k" and "v", [B, capacity, Hkv, dk or dv], capacity 0.
 template <class T>
 State<T> softmax_attention_state(size_t batch, size_t kv_heads, size_t dk, size_t dv);
 
-// The outputs [B, T, H, dv] of T ≥ 1 further tokens, without gradients; their keys and values go to the cache, and
-// cache.length moves on by T. Any cut of a sequence into calls gives what one call gives, to rounding.
+// The outputs [B, T, H, dv] of T ≥ 1 further tokens, without gradients; their keys and values go to the
+// cache, and cache.length moves on by T. Any cut of a sequence into calls gives what one call gives, to
+// rounding.
 //
-// Token t lies in row t % capacity. Without a window the capacity doubles when it is used up, so a token is copied
-// less than twice over a sequence, whatever its length; with a window W, rows of tokens that no later one sees are
-// used again, and the capacity stays at what W and the largest T of a call need. The window must not change between
-// calls. cache.bytes() is the capacity, which is what the process holds; softmax_attention_bytes() is what the tokens need.
-// A copy of the state is a snapshot: the first call after it, on either, copies the cache once.
-// options.face and options.offset are not used. An Error leaves the cache as it was.
+// Token t lies in row t % capacity. Without a window the capacity doubles when it is used up, so a token is
+// copied less than twice over a sequence, whatever its length; with a window W, rows of tokens that no later
+// one sees are used again, and the capacity stays at what W and the largest T of a call need. The window must
+// not change between calls. cache.bytes() is the capacity, which is what the process holds;
+// softmax_attention_bytes() is what the tokens need. A copy of the state is a snapshot: the first call after
+// it, on either, copies the cache once. options.face and options.offset are not used. An Error leaves the
+// cache as it was.
 template <class T>
-Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
-                                   const SoftmaxAttentionOptions& options);
+Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Tensor<T>& k,
+                                   const Tensor<T>& v, const SoftmaxAttentionOptions& options);
 
 // Bytes of the keys and values that the next token can see, of the cache's rows.
 template <class T>

@@ -21,7 +21,8 @@ struct Point {
 GradCase attention_case(const Point& p, Face face) {
   constexpr size_t kBatch = 2;
   constexpr double kScale = 0.625;
-  const reference::SoftmaxSize size{kBatch, p.queries, p.keys, p.heads, p.kv_heads, p.dk, p.dv, p.offset, p.window};
+  const reference::SoftmaxSize size{kBatch, p.queries, p.keys,   p.heads, p.kv_heads,
+                                    p.dk,   p.dv,      p.offset, p.window};
   GradCase c = make_case(
       p.name,
       {{"q", example_normal({kBatch, p.queries, p.heads, p.dk}, 700, p.mean, p.deviation)},
@@ -49,7 +50,8 @@ GradCase attention_case(const Point& p, Face face) {
 
 std::vector<Point> points() {
   std::vector<Point> all;
-  for (const size_t tokens : {1, 2, 3, 7, 17, 65, 130}) all.push_back({std::to_string(tokens) + " tokens", tokens, tokens});
+  for (const size_t tokens : {1, 2, 3, 7, 17, 65, 130})
+    all.push_back({std::to_string(tokens) + " tokens", tokens, tokens});
   Point p{"one channel", 5, 5};
   p.dk = p.dv = 1;
   all.push_back(p);
@@ -110,6 +112,8 @@ std::vector<GradCase> examples() {
 
 }  // namespace
 
-void register_softmax_attention() { register_op("softmax_attention", examples); }
+void register_softmax_attention() {
+  register_op("softmax_attention", examples);
+}
 
 }  // namespace storytape

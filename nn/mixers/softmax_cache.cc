@@ -8,11 +8,13 @@
 namespace storytape {
 namespace {
 
-// Fewer queries than this go row by row; from here on tiles are faster (measured at d = 32 and 64, AVX-512 and AVX2).
+// Fewer queries than this go row by row; from here on tiles are faster (measured at d = 32 and 64, AVX-512
+// and AVX2).
 constexpr size_t kTileQueries = 6;
 constexpr size_t kSmallestCapacity = 16;
 
-// Tokens [first, last) of `from`, [B, rows, heads, size], token t in row (t - base) % rows, to row t % capacity of `to`.
+// Tokens [first, last) of `from`, [B, rows, heads, size], token t in row (t - base) % rows, to row t %
+// capacity of `to`.
 template <class T>
 void copy_tokens(const Tensor<T>& from, size_t base, size_t first, size_t last, Tensor<T>& to) {
   const size_t batch = to.size(0), capacity = to.size(1), rows = from.size(1);
@@ -20,7 +22,8 @@ void copy_tokens(const Tensor<T>& from, size_t base, size_t first, size_t last, 
   T* out = to.data();
   for (size_t b = 0; b < batch; ++b) {
     for (size_t t = first; t < last; ++t) {
-      std::copy_n(from.data() + (b * rows + (t - base) % rows) * width, width, out + (b * capacity + t % capacity) * width);
+      std::copy_n(from.data() + (b * rows + (t - base) % rows) * width, width,
+                  out + (b * capacity + t % capacity) * width);
     }
   }
 }
@@ -44,8 +47,8 @@ void check(const Tensor<T>& cache, const char* name, const Tensor<T>& x) {
          to_string(x.shape()));
   }
   if (cache.size(0) != x.size(0) || cache.size(2) != x.size(2) || cache.size(3) != x.size(3)) {
-    fail("softmax_attention: {} is {}, the cache holds [{}, tokens, {}, {}]", name, to_string(x.shape()), cache.size(0),
-         cache.size(2), cache.size(3));
+    fail("softmax_attention: {} is {}, the cache holds [{}, tokens, {}, {}]", name, to_string(x.shape()),
+         cache.size(0), cache.size(2), cache.size(3));
   }
 }
 
@@ -60,16 +63,16 @@ State<T> softmax_attention_state(size_t batch, size_t kv_heads, size_t dk, size_
 }
 
 template <class T>
-Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
-                                   const SoftmaxAttentionOptions& options) {
+Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Tensor<T>& k,
+                                   const Tensor<T>& v, const SoftmaxAttentionOptions& options) {
   Tensor<T>& keys = cache["k"];
   Tensor<T>& values = cache["v"];
   check(keys, "k", k);
   check(values, "v", v);
   const size_t batch = k.size(0), tokens = k.size(1), kv_heads = k.size(2), dk = k.size(3), dv = v.size(3);
   if (q.rank() != 4 || q.size(0) != batch || q.size(1) != tokens || q.size(3) != dk || v.size(1) != tokens) {
-    fail("softmax_attention: q {}, k {} and v {} don't fit together", to_string(q.shape()), to_string(k.shape()),
-         to_string(v.shape()));
+    fail("softmax_attention: q {}, k {} and v {} don't fit together", to_string(q.shape()),
+         to_string(k.shape()), to_string(v.shape()));
   }
   const size_t heads = q.size(2);
   if (heads == 0 || heads % kv_heads != 0) {
@@ -124,10 +127,10 @@ size_t softmax_attention_bytes(const State<T>& cache, size_t window) {
   return bytes;
 }
 
-#define STORYTAPE_SOFTMAX_CACHE(T)                                                                        \
-  template State<T> softmax_attention_state(size_t, size_t, size_t, size_t);                              \
-  template Tensor<T> softmax_attention_extend(State<T>&, const Tensor<T>&, const Tensor<T>&,              \
-                                              const Tensor<T>&, const SoftmaxAttentionOptions&);          \
+#define STORYTAPE_SOFTMAX_CACHE(T)                                                               \
+  template State<T> softmax_attention_state(size_t, size_t, size_t, size_t);                     \
+  template Tensor<T> softmax_attention_extend(State<T>&, const Tensor<T>&, const Tensor<T>&,     \
+                                              const Tensor<T>&, const SoftmaxAttentionOptions&); \
   template size_t softmax_attention_bytes(const State<T>&, size_t);
 STORYTAPE_SOFTMAX_CACHE(float)
 STORYTAPE_SOFTMAX_CACHE(double)

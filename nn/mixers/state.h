@@ -1,5 +1,5 @@
-// What a mixer carries from one token to the next: named tensors that can be copied (rollback), saved, restored and
-// measured. Copies share memory until one of them is written.
+// What a mixer carries from one token to the next: named tensors that can be copied (rollback), saved,
+// restored and measured. Copies share memory until one of them is written.
 #pragma once
 
 #include <string>
@@ -16,9 +16,7 @@ class State {
   void add(std::string name, Tensor<T> tensor) { tensors_.emplace_back(std::move(name), std::move(tensor)); }
 
   // The tensor of that name; an Error names it if there is none.
-  Tensor<T>& operator[](std::string_view name) {
-    return const_cast<Tensor<T>&>(std::as_const(*this)[name]);
-  }
+  Tensor<T>& operator[](std::string_view name) { return const_cast<Tensor<T>&>(std::as_const(*this)[name]); }
   const Tensor<T>& operator[](std::string_view name) const {
     for (const auto& [key, tensor] : tensors_) {
       if (key == name) return tensor;

@@ -13,7 +13,9 @@ HWY_BEFORE_NAMESPACE();
 namespace storytape {
 namespace HWY_NAMESPACE {
 
-void BinaryF32(Binary op, const BinaryRows& s, const float* a, const float* b, float* y) { BinaryAll(op, s, a, b, y); }
+void BinaryF32(Binary op, const BinaryRows& s, const float* a, const float* b, float* y) {
+  BinaryAll(op, s, a, b, y);
+}
 void BinaryF64(Binary op, const BinaryRows& s, const double* a, const double* b, double* y) {
   BinaryAll(op, s, a, b, y);
 }

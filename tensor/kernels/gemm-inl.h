@@ -1,11 +1,11 @@
-// Register-tile matrix kernel, per target. Included inside other kernels too (attention, chunked mixers), where the
-// products are small and their operands already lie in cache.
+// Register-tile matrix kernel, per target. Included inside other kernels too (attention, chunked mixers),
+// where the products are small and their operands already lie in cache.
 //
 //   C[m×n] (+)= A[m×k] · B[k×n]      (G1) c[i][j] = Σ_p a[i][p]·b[p][j], p rising: the order is fixed
 //
-// A tile of MR rows by NV vectors of C stays in registers while p runs; each step loads NV vectors of B and broadcasts
-// MR values of A. A is addressed by two strides, so A and its transpose are one kernel; B's rows are ldb apart, so
-// packed panels (ldb = panel) and plain row-major operands are one kernel.
+// A tile of MR rows by NV vectors of C stays in registers while p runs; each step loads NV vectors of B and
+// broadcasts MR values of A. A is addressed by two strides, so A and its transpose are one kernel; B's rows
+// are ldb apart, so packed panels (ldb = panel) and plain row-major operands are one kernel.
 
 #if defined(STORYTAPE_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STORYTAPE_GEMM_INL_H_
@@ -35,12 +35,12 @@ constexpr size_t kTileRows = 6;
 // How a tile meets C.
 enum class Store { kSet, kAdd };
 
-// One tile of kRows × kVectors vectors. With `columns` < kVectors·lanes, the last vectors are stored in part (and
-// B's loaded in part where kMaskB). A element (i, p) is a[i·row_stride + p·step].
+// One tile of kRows × kVectors vectors. With `columns` < kVectors·lanes, the last vectors are stored in part
+// (and B's loaded in part where kMaskB). A element (i, p) is a[i·row_stride + p·step].
 template <size_t kRows, size_t kVectors, bool kMaskB, class D, typename T = hn::TFromD<D>>
 HWY_INLINE void GemmTile(D d, size_t k, const T* HWY_RESTRICT a, size_t row_stride, size_t step,
-                         const T* HWY_RESTRICT b, size_t ldb, T alpha, Store store, T* HWY_RESTRICT c, size_t ldc,
-                         size_t columns) {
+                         const T* HWY_RESTRICT b, size_t ldb, T alpha, Store store, T* HWY_RESTRICT c,
+                         size_t ldc, size_t columns) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
   V sums[kRows][kVectors];
@@ -87,19 +87,19 @@ HWY_INLINE void GemmTile(D d, size_t k, const T* HWY_RESTRICT a, size_t row_stri
 
 // The rows of one panel: C[m × columns] (+)= alpha · A · B, columns ≤ kVectors·lanes.
 template <size_t kVectors, bool kMaskB, class D, typename T = hn::TFromD<D>>
-HWY_INLINE void GemmPanel(D d, size_t m, size_t k, const T* a, size_t row_stride, size_t step, const T* b, size_t ldb,
-                          T alpha, Store store, T* c, size_t ldc, size_t columns) {
+HWY_INLINE void GemmPanel(D d, size_t m, size_t k, const T* a, size_t row_stride, size_t step, const T* b,
+                          size_t ldb, T alpha, Store store, T* c, size_t ldc, size_t columns) {
   size_t i = 0;
   for (; i + kTileRows <= m; i += kTileRows) {
-    GemmTile<kTileRows, kVectors, kMaskB>(d, k, a + i * row_stride, row_stride, step, b, ldb, alpha, store, c + i * ldc,
-                                          ldc, columns);
+    GemmTile<kTileRows, kVectors, kMaskB>(d, k, a + i * row_stride, row_stride, step, b, ldb, alpha, store,
+                                          c + i * ldc, ldc, columns);
   }
   const T* rest_a = a + i * row_stride;
   T* rest_c = c + i * ldc;
-#define STORYTAPE_REST(rows)                                                                                  \
-  case rows:                                                                                                  \
-    return GemmTile<rows, kVectors, kMaskB>(d, k, rest_a, row_stride, step, b, ldb, alpha, store, rest_c, ldc, \
-                                            columns)
+#define STORYTAPE_REST(rows)                                                                              \
+  case rows:                                                                                              \
+    return GemmTile<rows, kVectors, kMaskB>(d, k, rest_a, row_stride, step, b, ldb, alpha, store, rest_c, \
+                                            ldc, columns)
   switch (m - i) {
     STORYTAPE_REST(1);
     STORYTAPE_REST(2);
@@ -114,8 +114,8 @@ HWY_INLINE void GemmPanel(D d, size_t m, size_t k, const T* a, size_t row_stride
 
 // C[m×n] (+)= alpha·A·B with B row-major and unpacked: for small products whose operands lie in cache.
 template <class D, typename T = hn::TFromD<D>>
-HWY_NOINLINE void GemmSmall(D d, size_t m, size_t n, size_t k, T alpha, const T* a, size_t row_stride, size_t step,
-                          const T* b, size_t ldb, Store store, T* c, size_t ldc) {
+HWY_NOINLINE void GemmSmall(D d, size_t m, size_t n, size_t k, T alpha, const T* a, size_t row_stride,
+                            size_t step, const T* b, size_t ldb, Store store, T* c, size_t ldc) {
   const size_t lanes = hn::Lanes(d);
   const size_t panel = kTileVectors * lanes;
   size_t j = 0;

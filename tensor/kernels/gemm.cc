@@ -13,6 +13,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "tensor/kernels/gemm-inl.h"
+#include "tensor/kernels/gelu-inl.h"
 #include "tensor/kernels/math-inl.h"
 // clang-format on
 
@@ -30,9 +31,15 @@ size_t PanelColumns() {
   return kTileVectors * hn::Lanes(hn::ScalableTag<T>());
 }
 
-size_t PanelF() { return PanelColumns<float>(); }
-size_t PanelD() { return PanelColumns<double>(); }
-const char* Name() { return hwy::TargetName(HWY_TARGET); }
+size_t PanelF() {
+  return PanelColumns<float>();
+}
+size_t PanelD() {
+  return PanelColumns<double>();
+}
+const char* Name() {
+  return hwy::TargetName(HWY_TARGET);
+}
 
 template <typename T>
 void PackT(Trans trans, size_t rows, size_t columns, const T* b, size_t ldb, T* packed) {
@@ -54,7 +61,8 @@ void PackT(Trans trans, size_t rows, size_t columns, const T* b, size_t ldb, T* 
           const T* from = b + (j + i) * ldb;
           for (size_t p = p0; p < p1; ++p) packed[p * panel + i] = from[p];
         }
-        for (size_t p = p0; p < p1; ++p) std::fill(packed + p * panel + width, packed + (p + 1) * panel, T{0});
+        for (size_t p = p0; p < p1; ++p)
+          std::fill(packed + p * panel + width, packed + (p + 1) * panel, T{0});
       }
       packed += k * panel;
     }
@@ -92,7 +100,8 @@ void FinishRow(size_t n, const Epilogue<T>& e, size_t row, T* c) {
   size_t j = 0;
   for (; j + lanes <= n; j += lanes) {
     step(
-        j, [&](const T* p) HWY_ATTR { return hn::LoadU(d, p); }, [&](V x, T* p) HWY_ATTR { hn::StoreU(x, d, p); });
+        j, [&](const T* p) HWY_ATTR { return hn::LoadU(d, p); },
+        [&](V x, T* p) HWY_ATTR { hn::StoreU(x, d, p); });
   }
   if (j == n) return;
   const size_t left = n - j;
@@ -103,8 +112,8 @@ void FinishRow(size_t n, const Epilogue<T>& e, size_t row, T* c) {
 
 // C (+)= alpha·op(A)·B over packed panels; beta in {0, 1} is the store, any other is done beforehand.
 template <typename T>
-void PackedT(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* packed, T beta,
-             T* c, size_t ldc, const Epilogue<T>& epilogue) {
+void PackedT(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* packed,
+             T beta, T* c, size_t ldc, const Epilogue<T>& epilogue) {
   const hn::ScalableTag<T> d;
   const size_t panel = PanelColumns<T>();
   const size_t row_stride = trans_a == Trans::kYes ? 1 : lda;
@@ -134,8 +143,8 @@ void PackedT(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a, s
 
 // Unpacked operands, for products too small to be worth packing.
 template <typename T>
-void SmallT(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b, size_t ldb,
-            T beta, T* c, size_t ldc) {
+void SmallT(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b,
+            size_t ldb, T beta, T* c, size_t ldc) {
   const hn::ScalableTag<T> d;
   if (alpha == T{0}) k = 0;  // A and B are then not read
   if (k == 0 || (beta != T{0} && beta != T{1})) {
@@ -179,18 +188,20 @@ void ColumnSumsT(size_t rows, size_t n, const T* x, bool fresh, T* out) {
   }
 }
 
-#define STORYTAPE_GEMM_WRAPPERS(T, S)                                                                         \
-  void Pack##S(Trans t, size_t r, size_t c, const T* b, size_t ldb, T* to) { PackT(t, r, c, b, ldb, to); }    \
-  void Packed##S(Trans t, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b, T beta,  \
-                 T* c, size_t ldc, const Epilogue<T>& e) {                                                    \
-    PackedT(t, m, n, k, alpha, a, lda, b, beta, c, ldc, e);                                                   \
-  }                                                                                                           \
-  void Small##S(Trans t, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b,           \
-                size_t ldb, T beta, T* c, size_t ldc) {                                                       \
-    SmallT(t, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);                                                  \
-  }                                                                                                           \
-  void ColumnSums##S(size_t rows, size_t n, const T* x, bool fresh, T* out) {                                 \
-    ColumnSumsT(rows, n, x, fresh, out);                                                                      \
+#define STORYTAPE_GEMM_WRAPPERS(T, S)                                                                        \
+  void Pack##S(Trans t, size_t r, size_t c, const T* b, size_t ldb, T* to) {                                 \
+    PackT(t, r, c, b, ldb, to);                                                                              \
+  }                                                                                                          \
+  void Packed##S(Trans t, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b, T beta, \
+                 T* c, size_t ldc, const Epilogue<T>& e) {                                                   \
+    PackedT(t, m, n, k, alpha, a, lda, b, beta, c, ldc, e);                                                  \
+  }                                                                                                          \
+  void Small##S(Trans t, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b,          \
+                size_t ldb, T beta, T* c, size_t ldc) {                                                      \
+    SmallT(t, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);                                                 \
+  }                                                                                                          \
+  void ColumnSums##S(size_t rows, size_t n, const T* x, bool fresh, T* out) {                                \
+    ColumnSumsT(rows, n, x, fresh, out);                                                                     \
   }
 STORYTAPE_GEMM_WRAPPERS(float, F)
 STORYTAPE_GEMM_WRAPPERS(double, D)
@@ -235,8 +246,8 @@ void pack_panels(Trans trans, size_t rows, size_t columns, const T* b, size_t ld
 }
 
 template <class T>
-void run_packed(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* packed, T beta,
-                T* c, size_t ldc, const Epilogue<T>& epilogue) {
+void run_packed(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* packed,
+                T beta, T* c, size_t ldc, const Epilogue<T>& epilogue) {
   if constexpr (kFloat<T>) {
     SIMD_DISPATCH(PackedF)(trans_a, m, n, k, alpha, a, lda, packed, beta, c, ldc, epilogue);
   } else {
@@ -245,8 +256,8 @@ void run_packed(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a
 }
 
 template <class T>
-void run_small(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b, size_t ldb,
-               T beta, T* c, size_t ldc) {
+void run_small(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b,
+               size_t ldb, T beta, T* c, size_t ldc) {
   if constexpr (kFloat<T>) {
     SIMD_DISPATCH(SmallF)(trans_a, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   } else {
@@ -254,7 +265,9 @@ void run_small(Trans trans_a, size_t m, size_t n, size_t k, T alpha, const T* a,
   }
 }
 
-size_t round_up(size_t n, size_t step) { return (n + step - 1) / step * step; }
+size_t round_up(size_t n, size_t step) {
+  return (n + step - 1) / step * step;
+}
 
 }  // namespace
 
@@ -273,17 +286,17 @@ void PackedB<T>::pack(Trans trans, size_t rows, size_t columns, const T* b, size
 }
 
 template <class T>
-void gemm_packed(Trans trans_a, size_t m, const T* a, size_t lda, const PackedB<T>& b, T beta, T* c, size_t ldc,
-                 const Epilogue<T>& epilogue) {
+void gemm_packed(Trans trans_a, size_t m, const T* a, size_t lda, const PackedB<T>& b, T beta, T* c,
+                 size_t ldc, const Epilogue<T>& epilogue) {
   run_packed(trans_a, m, b.n(), b.k(), T{1}, a, lda, b.data(), beta, c, ldc, epilogue);
 }
 
 template <class T>
-void gemm_own(Trans trans_a, Trans trans_b, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b,
-              size_t ldb, T beta, T* c, size_t ldc) {
+void gemm_own(Trans trans_a, Trans trans_b, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda,
+              const T* b, size_t ldb, T beta, T* c, size_t ldc) {
   if (m == 0 || n == 0) return;
-  // Packing costs k·n moves against m·n·k multiply-adds; a few rows don't earn it back, and a B that fits the first
-  // cache needs no help.
+  // Packing costs k·n moves against m·n·k multiply-adds; a few rows don't earn it back, and a B that fits the
+  // first cache needs no help.
   if (trans_b == Trans::kNo && (m <= 2 * 6 || k * n * sizeof(T) <= 16 * 1024)) {
     return run_small(trans_a, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
   }
@@ -293,15 +306,15 @@ void gemm_own(Trans trans_a, Trans trans_b, size_t m, size_t n, size_t k, T alph
 }
 
 std::string gemm_choice(size_t m, size_t n, size_t k) {
-  // Measured with `bench gemm`: with AVX2 and AVX-512 our kernels lead at every size; on the narrower targets BLIS
-  // does from about 64³ on.
+  // Measured with `bench gemm`: with AVX2 and AVX-512 our kernels lead at every size; on the narrower targets
+  // BLIS does from about 64³ on.
   const bool wide = panel_columns<float>() >= 16;
   return wide || m * n * k < size_t{64} * 64 * 64 ? "own" : "blis";
 }
 
 template <class T>
-void gemm(Trans trans_a, Trans trans_b, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda, const T* b,
-          size_t ldb, T beta, T* c, size_t ldc) {
+void gemm(Trans trans_a, Trans trans_b, size_t m, size_t n, size_t k, T alpha, const T* a, size_t lda,
+          const T* b, size_t ldb, T beta, T* c, size_t ldc) {
   const bool wide = panel_columns<float>() >= 16;
   if (wide || m * n * k < size_t{64} * 64 * 64) {
     gemm_own(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
@@ -311,11 +324,12 @@ void gemm(Trans trans_a, Trans trans_b, size_t m, size_t n, size_t k, T alpha, c
 }
 
 template <class T>
-void gemm_batched(size_t batch, Trans trans_a, Trans trans_b, size_t m, size_t n, size_t k, T alpha, const T* a,
-                  size_t lda, size_t stride_a, const T* b, size_t ldb, size_t stride_b, T beta, T* c, size_t ldc,
-                  size_t stride_c) {
+void gemm_batched(size_t batch, Trans trans_a, Trans trans_b, size_t m, size_t n, size_t k, T alpha,
+                  const T* a, size_t lda, size_t stride_a, const T* b, size_t ldb, size_t stride_b, T beta,
+                  T* c, size_t ldc, size_t stride_c) {
   for (size_t i = 0; i < batch; ++i) {
-    gemm(trans_a, trans_b, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta, c + i * stride_c, ldc);
+    gemm(trans_a, trans_b, m, n, k, alpha, a + i * stride_a, lda, b + i * stride_b, ldb, beta,
+         c + i * stride_c, ldc);
   }
 }
 
@@ -329,15 +343,17 @@ void column_sums(size_t rows, size_t n, const T* x, T beta, T* out) {
   }
 }
 
-#define STORYTAPE_INSTANTIATE(T)                                                                                   \
-  template void column_sums(size_t, size_t, const T*, T, T*);                                                       \
-  template class PackedB<T>;                                                                                       \
-  template void gemm(Trans, Trans, size_t, size_t, size_t, T, const T*, size_t, const T*, size_t, T, T*, size_t);  \
-  template void gemm_own(Trans, Trans, size_t, size_t, size_t, T, const T*, size_t, const T*, size_t, T, T*,       \
-                         size_t);                                                                                  \
-  template void gemm_batched(size_t, Trans, Trans, size_t, size_t, size_t, T, const T*, size_t, size_t, const T*,  \
-                             size_t, size_t, T, T*, size_t, size_t);                                               \
-  template void gemm_packed(Trans, size_t, const T*, size_t, const PackedB<T>&, T, T*, size_t, const Epilogue<T>&)
+#define STORYTAPE_INSTANTIATE(T)                                                                             \
+  template void column_sums(size_t, size_t, const T*, T, T*);                                                \
+  template class PackedB<T>;                                                                                 \
+  template void gemm(Trans, Trans, size_t, size_t, size_t, T, const T*, size_t, const T*, size_t, T, T*,     \
+                     size_t);                                                                                \
+  template void gemm_own(Trans, Trans, size_t, size_t, size_t, T, const T*, size_t, const T*, size_t, T, T*, \
+                         size_t);                                                                            \
+  template void gemm_batched(size_t, Trans, Trans, size_t, size_t, size_t, T, const T*, size_t, size_t,      \
+                             const T*, size_t, size_t, T, T*, size_t, size_t);                               \
+  template void gemm_packed(Trans, size_t, const T*, size_t, const PackedB<T>&, T, T*, size_t,               \
+                            const Epilogue<T>&)
 STORYTAPE_INSTANTIATE(float);
 STORYTAPE_INSTANTIATE(double);
 #undef STORYTAPE_INSTANTIATE

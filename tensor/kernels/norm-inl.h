@@ -17,8 +17,8 @@ namespace storytape {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A row's values are d - shift with d = x - mean: `mean` rounds to T, `shift` is what the rounding left, so that values
-// far from 0 lose nothing.
+// A row's values are d - shift with d = x - mean: `mean` rounds to T, `shift` is what the rounding left, so
+// that values far from 0 lose nothing.
 template <class T>
 struct RowMoments {
   T mean, shift, rstd;
@@ -28,7 +28,8 @@ struct RowMoments {
 template <class T>
 inline constexpr T kSmallSquare = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
 
-// The moments of a row whose squares overflow or vanish, from the row divided by a power of two near its largest value.
+// The moments of a row whose squares overflow or vanish, from the row divided by a power of two near its
+// largest value.
 //   (M1) rstd = 1 / sqrt(s^2 variance(x/s) + eps) = (1/s) / sqrt(variance(x/s) + eps/s^2)
 template <class T>
 HWY_NOINLINE RowMoments<T> ScaledMoments(const T* x, size_t n, T eps, bool centre) {
@@ -53,7 +54,8 @@ HWY_NOINLINE RowMoments<T> ScaledMoments(const T* x, size_t n, T eps, bool centr
   }
   const T variance = squares / count + eps * inverse * inverse;
   // Infinite where eps outweighs the row beyond all measure.
-  return {mean * s, shift * s, std::isinf(variance) ? 1 / std::sqrt(eps) : inverse / std::sqrt(variance)};  // (M1)
+  return {mean * s, shift * s,
+          std::isinf(variance) ? 1 / std::sqrt(eps) : inverse / std::sqrt(variance)};  // (M1)
 }
 
 template <class T>
@@ -67,9 +69,10 @@ HWY_INLINE RowMoments<T> MomentsOfRow(const T* x, size_t n, T eps) {
   using V = hn::Vec<hn::ScalableTag<T>>;
   const hn::ScalableTag<T> d;
   const T count = static_cast<T>(n);
-  const T mean = SumOfVectors(d, n, [&](auto partial, size_t i, size_t left) HWY_ATTR {
-                   return LoadSome<decltype(partial)::value>(d, x + i, left);
-                 }) / count;
+  const T mean = SumOfVectors(d, n,
+                              [&](auto partial, size_t i, size_t left)
+                                  HWY_ATTR { return LoadSome<decltype(partial)::value>(d, x + i, left); }) /
+                 count;
   const auto centre = hn::Set(d, mean);
   const Sums<T> sums = SumsOfVectors(d, n, [&](auto partial, size_t i, size_t left, V& a, V& b, V&) HWY_ATTR {
     constexpr bool kPartial = decltype(partial)::value;
@@ -88,8 +91,8 @@ HWY_INLINE RowMoments<T> MomentsOfRow(const T* x, size_t n, T eps) {
 }
 
 template <class T>
-HWY_INLINE void LayerNorm(const T* x, const T* gamma, const T* beta, T eps, T* y, T* mean, T* rstd, size_t rows,
-                          size_t n) {
+HWY_INLINE void LayerNorm(const T* x, const T* gamma, const T* beta, T eps, T* y, T* mean, T* rstd,
+                          size_t rows, size_t n) {
   const hn::ScalableTag<T> d;
   for (size_t row = 0; row < rows; ++row, x += n, y += n) {
     const RowMoments<T> moments = MomentsOfRow(x, n, eps);
@@ -106,13 +109,17 @@ HWY_INLINE void LayerNorm(const T* x, const T* gamma, const T* beta, T eps, T* y
   }
 }
 
-// Rows whose contributions to dgamma and dbeta are summed before they are added.
+// Rows whose contributions to dgamma and dbeta are summed before they are added: as many as stay in the first
+// cache level between the two passes over them.
 inline constexpr size_t kNormRows = 32;
+HWY_INLINE size_t NormRows(size_t n) {
+  return std::clamp(2048 / n, size_t{4}, kNormRows);
+}
 
 // (N3) and (R3): dgamma += sum of dy (x - mean - shift) rstd, dbeta += sum of dy over up to kNormRows rows.
 template <bool kCentre, class T>
-HWY_INLINE void AddParameterGrads(const T* x, const T* mean, const T* shift, const T* rstd, const T* dy, T* dgamma,
-                                  T* dbeta, size_t rows, size_t n) {
+HWY_INLINE void AddParameterGrads(const T* x, const T* mean, const T* shift, const T* rstd, const T* dy,
+                                  T* dgamma, T* dbeta, size_t rows, size_t n) {
   const hn::ScalableTag<T> d;
   ForVectors(d, n, [&](auto partial, size_t i, size_t left) HWY_ATTR {
     constexpr bool kPartial = decltype(partial)::value;
@@ -128,11 +135,13 @@ HWY_INLINE void AddParameterGrads(const T* x, const T* mean, const T* shift, con
     if (dgamma) {
       StoreSome<kPartial>(d, hn::Add(LoadSome<kPartial>(d, dgamma + i, left), sum_gamma), dgamma + i, left);
     }
-    if (dbeta) StoreSome<kPartial>(d, hn::Add(LoadSome<kPartial>(d, dbeta + i, left), sum_beta), dbeta + i, left);
+    if (dbeta)
+      StoreSome<kPartial>(d, hn::Add(LoadSome<kPartial>(d, dbeta + i, left), sum_beta), dbeta + i, left);
   });
 }
 
-// One row of (N2); returns the row's shift, which the forward doesn't save. With `dx` null it does nothing else.
+// One row of (N2); returns the row's shift, which the forward doesn't save. With `dx` null it does nothing
+// else.
 template <bool kAccumulate, class T>
 HWY_INLINE T LayerNormBackwardRow(const T* x, const T* gamma, T mean, T rstd, const T* dy, T* dx, size_t n) {
   using V = hn::Vec<hn::ScalableTag<T>>;
@@ -143,15 +152,16 @@ HWY_INLINE T LayerNormBackwardRow(const T* x, const T* gamma, T mean, T rstd, co
     const auto g = LoadSome<decltype(partial)::value>(d, dy + i, left);
     return gamma ? hn::Mul(g, LoadSome<decltype(partial)::value>(d, gamma + i, left)) : g;
   };
-  const Sums<T> sums = SumsOfVectors(d, n, [&](auto partial, size_t i, size_t left, V& a, V& b, V& c) HWY_ATTR {
-    constexpr bool kPartial = decltype(partial)::value;
-    auto di = hn::Sub(LoadSome<kPartial>(d, x + i, left), centre);
-    if constexpr (kPartial) di = hn::IfThenElseZero(hn::FirstN(d, left), di);
-    const auto g = load_g(partial, i, left);
-    a = hn::Add(a, di);
-    b = hn::Add(b, g);
-    c = hn::MulAdd(g, di, c);
-  });
+  const Sums<T> sums =
+      SumsOfVectors(d, n, [&](auto partial, size_t i, size_t left, V& a, V& b, V& c) HWY_ATTR {
+        constexpr bool kPartial = decltype(partial)::value;
+        auto di = hn::Sub(LoadSome<kPartial>(d, x + i, left), centre);
+        if constexpr (kPartial) di = hn::IfThenElseZero(hn::FirstN(d, left), di);
+        const auto g = load_g(partial, i, left);
+        a = hn::Add(a, di);
+        b = hn::Add(b, g);
+        c = hn::MulAdd(g, di, c);
+      });
   const T shift = sums.a / count;
   if (!dx) return shift;
   const T mean_g = sums.b / count;
@@ -169,11 +179,13 @@ HWY_INLINE T LayerNormBackwardRow(const T* x, const T* gamma, T mean, T rstd, co
 }
 
 template <bool kAccumulate, class T>
-HWY_INLINE void LayerNormBackward(const T* x, const T* gamma, const T* mean, const T* rstd, const T* dy, T* dx,
-                                  T* dgamma, T* dbeta, size_t rows, size_t n) {
+HWY_INLINE void LayerNormBackward(const T* x, const T* gamma, const T* mean, const T* rstd, const T* dy,
+                                  T* dx, T* dgamma, T* dbeta, size_t rows, size_t n) {
+  if (n == 0) return;
   T shift[kNormRows] = {};
-  for (size_t first = 0; first < rows; first += kNormRows) {
-    const size_t count = std::min(kNormRows, rows - first);
+  const size_t block = NormRows(n);
+  for (size_t first = 0; first < rows; first += block) {
+    const size_t count = std::min(block, rows - first);
     const size_t at = first * n;
     const auto add_parameter_grads = [&]() HWY_ATTR {
       if (dgamma || dbeta) {
@@ -181,7 +193,8 @@ HWY_INLINE void LayerNormBackward(const T* x, const T* gamma, const T* mean, con
       }
     };
     if (n == 1) {
-      // h = 0 and g = mean_n(g): exact zeros, which g - mean_n(g) is not if the compiler fuses it with g = dy gamma.
+      // h = 0 and g = mean_n(g): exact zeros, which g - mean_n(g) is not if the compiler fuses it with g = dy
+      // gamma.
       add_parameter_grads();
       if (dx && !kAccumulate) std::fill_n(dx + at, count, T{0});
       continue;
@@ -228,11 +241,13 @@ HWY_INLINE void RmsNorm(const T* x, const T* gamma, T eps, T* y, T* rstd, size_t
 }
 
 template <bool kAccumulate, class T>
-HWY_INLINE void RmsNormBackward(const T* x, const T* gamma, const T* rstd, const T* dy, T* dx, T* dgamma, size_t rows,
-                                size_t n) {
+HWY_INLINE void RmsNormBackward(const T* x, const T* gamma, const T* rstd, const T* dy, T* dx, T* dgamma,
+                                size_t rows, size_t n) {
   const hn::ScalableTag<T> d;
-  for (size_t first = 0; first < rows; first += kNormRows) {
-    const size_t count = std::min(kNormRows, rows - first);
+  if (n == 0) return;
+  const size_t block = NormRows(n);
+  for (size_t first = 0; first < rows; first += block) {
+    const size_t count = std::min(block, rows - first);
     // First, since dx may be dy.
     if (dgamma) {
       AddParameterGrads<false>(x + first * n, static_cast<const T*>(nullptr), static_cast<const T*>(nullptr),
@@ -249,7 +264,8 @@ HWY_INLINE void RmsNormBackward(const T* x, const T* gamma, const T* rstd, const
         return gamma ? hn::Mul(g, LoadSome<decltype(partial)::value>(d, gamma + i, left)) : g;
       };
       const T sum_gh = SumOfVectors(d, n, [&](auto partial, size_t i, size_t left) HWY_ATTR {
-        return hn::Mul(load_g(partial, i, left), hn::Mul(LoadSome<decltype(partial)::value>(d, xr + i, left), r));
+        return hn::Mul(load_g(partial, i, left),
+                       hn::Mul(LoadSome<decltype(partial)::value>(d, xr + i, left), r));
       });
       const auto mgh = hn::Set(d, sum_gh / static_cast<T>(n));
       ForVectors(d, n, [&](auto partial, size_t i, size_t left) HWY_ATTR {

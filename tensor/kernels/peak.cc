@@ -20,8 +20,8 @@ namespace storytape {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// FLOPs of `rounds` rounds: 12 chains hide the latency of the multiply-add on every core so far (two units × up to six
-// cycles), and leave registers for the factors.
+// FLOPs of `rounds` rounds: 12 chains hide the latency of the multiply-add on every core so far (two units ×
+// up to six cycles), and leave registers for the factors.
 double Chains(size_t rounds, float* sink) {
   const hn::ScalableTag<float> d;
   constexpr size_t kChains = 12;

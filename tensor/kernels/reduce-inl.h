@@ -18,13 +18,16 @@ namespace storytape {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// ------------------------------------------------------------------------------------------------ one long sum
-//   (S1) the sum over [0, n): blocks of kSumBlock elements in a balanced tree; in a block, element i goes to running sum
+// ------------------------------------------------------------------------------------------------ one long
+// sum
+//   (S1) the sum over [0, n): blocks of kSumBlock elements in a balanced tree; in a block, element i goes to
+//   running sum
 //        i mod kSumLanes, and these are folded by halves. So the order is the same for vectors of any width.
 inline constexpr size_t kSumLanes = 64;
 inline constexpr size_t kSumBlock = 4096;
 
-// What a sum adds: V(d, i) is the vector of the terms from i on, Scalar(i) one term; both are added to a running sum.
+// What a sum adds: V(d, i) is the vector of the terms from i on, Scalar(i) one term; both are added to a
+// running sum.
 template <class T>
 struct SumTerm {
   using Sum = T;
@@ -112,8 +115,10 @@ HWY_INLINE bool AllFinite(const T* x, size_t n) {
   return sum == T{0};
 }
 
-// ------------------------------------------------------------------------------------------------ sums over an axis
-//   (S2) y[o][j] = sum_k x[o][k][j]: rows k in runs, runs in blocks, block after block added to y, for each j alike. A
+// ------------------------------------------------------------------------------------------------ sums over
+// an axis
+//   (S2) y[o][j] = sum_k x[o][k][j]: rows k in runs, runs in blocks, block after block added to y, for each j
+//   alike. A
 //        run has about cbrt(m) rows, a block as many runs, so that no sum has many more terms than that.
 
 HWY_INLINE size_t RowsPerRun(size_t m) {
@@ -135,7 +140,8 @@ HWY_NOINLINE void SumRows(const T* x, T* y, size_t m, size_t inner, bool accumul
       for (size_t first = begin; first < end; first += run) {
         const size_t last = std::min(end, first + run);
         auto rows = LoadSome<kPartial>(d, x + first * inner + j, count);
-        for (size_t k = first + 1; k < last; ++k) rows = hn::Add(rows, LoadSome<kPartial>(d, x + k * inner + j, count));
+        for (size_t k = first + 1; k < last; ++k)
+          rows = hn::Add(rows, LoadSome<kPartial>(d, x + k * inner + j, count));
         sum = hn::Add(sum, rows);
       }
       if (add) sum = hn::Add(LoadSome<kPartial>(d, y + j, count), sum);
@@ -177,7 +183,7 @@ HWY_NOINLINE T MaxOfRow(const T* x, size_t n) {
     m = MaxOrNaN(m, v);
   });
   if (!hn::AllFalse(d, hn::IsNaN(m))) return std::numeric_limits<T>::quiet_NaN();
-  return hn::GetLane(hn::MaxOfLanes(d, m));
+  return LargestLane(d, m);
 }
 
 template <class T>

@@ -34,11 +34,11 @@ HWY_INLINE T RowMax(const T* x, size_t n) {
     i += lanes;
   }
   if (i < n) m1 = hn::Max(m1, hn::IfThenElse(hn::FirstN(d, n - i), LoadPartial(d, x + i, n - i), lowest));
-  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(m0, m1)));
+  return LargestLane(d, hn::Max(m0, m1));
 }
 
-// What is left of softmax when the maximum is not finite: +inf entries share 1; without any, NaN if there is one, else 0
-// (a masked row). y[i] = or += factor times that.
+// What is left of softmax when the maximum is not finite: +inf entries share 1; without any, NaN if there is
+// one, else 0 (a masked row). y[i] = or += factor times that.
 template <class T>
 HWY_NOINLINE void InfiniteSoftmaxRow(const T* x, T factor, T* y, size_t n, bool accumulate) {
   constexpr T kInfinity = std::numeric_limits<T>::infinity();

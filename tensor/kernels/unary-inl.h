@@ -7,6 +7,7 @@
 #endif
 
 #include "tensor/elementwise.h"
+#include "tensor/kernels/gelu-inl.h"
 #include "tensor/kernels/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -253,7 +254,8 @@ HWY_INLINE void UnaryForward(Unary op, const T* x, T* y, size_t n) {
 }
 
 template <class T>
-HWY_INLINE void UnaryBackward(Unary op, const T* x, const T* y, const T* dy, T* dx, size_t n, bool accumulate) {
+HWY_INLINE void UnaryBackward(Unary op, const T* x, const T* y, const T* dy, T* dx, size_t n,
+                              bool accumulate) {
   WithUnary(op, [&](auto function) {
     using Op = decltype(function);
     const T* saved = Op::kFrom == From::kOutput ? y : x;

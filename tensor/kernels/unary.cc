@@ -13,8 +13,12 @@ HWY_BEFORE_NAMESPACE();
 namespace storytape {
 namespace HWY_NAMESPACE {
 
-void UnaryF32(Unary op, const float* x, float* y, size_t n) { UnaryForward(op, x, y, n); }
-void UnaryF64(Unary op, const double* x, double* y, size_t n) { UnaryForward(op, x, y, n); }
+void UnaryF32(Unary op, const float* x, float* y, size_t n) {
+  UnaryForward(op, x, y, n);
+}
+void UnaryF64(Unary op, const double* x, double* y, size_t n) {
+  UnaryForward(op, x, y, n);
+}
 void UnaryBackwardF32(Unary op, const float* x, const float* y, const float* dy, float* dx, size_t n,
                       bool accumulate) {
   UnaryBackward(op, x, y, dy, dx, n, accumulate);
@@ -36,8 +40,12 @@ HWY_EXPORT(UnaryF64);
 HWY_EXPORT(UnaryBackwardF32);
 HWY_EXPORT(UnaryBackwardF64);
 
-void unary(Unary op, const float* x, float* y, size_t n) { SIMD_DISPATCH(UnaryF32)(op, x, y, n); }
-void unary(Unary op, const double* x, double* y, size_t n) { SIMD_DISPATCH(UnaryF64)(op, x, y, n); }
+void unary(Unary op, const float* x, float* y, size_t n) {
+  SIMD_DISPATCH(UnaryF32)(op, x, y, n);
+}
+void unary(Unary op, const double* x, double* y, size_t n) {
+  SIMD_DISPATCH(UnaryF64)(op, x, y, n);
+}
 
 void unary_backward(Unary op, const float* x, const float* y, const float* dy, float* dx, size_t n,
                     bool accumulate) {

@@ -23,7 +23,8 @@ HWY_INLINE void UpdateLoop(const T* x, T* y, size_t n, const F& f) {
   const hn::ScalableTag<T> d;
   ForVectors(d, n, [&](auto partial, size_t i, size_t count) HWY_ATTR {
     constexpr bool kPartial = decltype(partial)::value;
-    StoreSome<kPartial>(d, f(LoadSome<kPartial>(d, x + i, count), LoadSome<kPartial>(d, y + i, count)), y + i, count);
+    StoreSome<kPartial>(d, f(LoadSome<kPartial>(d, x + i, count), LoadSome<kPartial>(d, y + i, count)), y + i,
+                        count);
   });
 }
 
@@ -120,7 +121,8 @@ HWY_NOINLINE void TreeSumPiece(T* dst, const T* const* blocks, size_t count, siz
 // (P5) dst = tree(blocks[0], ..., blocks[count - 1])
 template <class T>
 HWY_INLINE void TreeSum(T* dst, const T* const* blocks, size_t count, size_t n) {
-  for (size_t i = 0; i < n; i += kTreePiece) TreeSumPiece(dst + i, blocks, count, i, std::min(kTreePiece, n - i));
+  for (size_t i = 0; i < n; i += kTreePiece)
+    TreeSumPiece(dst + i, blocks, count, i, std::min(kTreePiece, n - i));
 }
 
 // AdamW, all moments in T:
@@ -145,15 +147,15 @@ HWY_INLINE void AdamWStep(const AdamW& s, T* p, T* m, T* v, const T* g, size_t n
   using V = hn::Vec<hn::ScalableTag<T>>;
   ForVectors(d, n, [&](auto partial, size_t i, size_t count) HWY_ATTR {
     constexpr bool kPartial = decltype(partial)::value;
-    const V gi = hn::Mul(LoadSome<kPartial>(d, g + i, count), grad_scale);                           // (A1)
+    const V gi = hn::Mul(LoadSome<kPartial>(d, g + i, count), grad_scale);  // (A1)
     V mi = LoadSome<kPartial>(d, m + i, count);
     V vi = LoadSome<kPartial>(d, v + i, count);
     V pi = LoadSome<kPartial>(d, p + i, count);
-    mi = hn::MulAdd(beta1, mi, hn::Mul(one_minus_beta1, gi));                                        // (A2)
-    vi = hn::MulAdd(beta2, vi, hn::Mul(hn::Mul(one_minus_beta2, gi), gi));                           // (A3)
-    pi = hn::Mul(decay, pi);                                                                         // (A4)
+    mi = hn::MulAdd(beta1, mi, hn::Mul(one_minus_beta1, gi));               // (A2)
+    vi = hn::MulAdd(beta2, vi, hn::Mul(hn::Mul(one_minus_beta2, gi), gi));  // (A3)
+    pi = hn::Mul(decay, pi);                                                // (A4)
     const V root = hn::Add(hn::Sqrt(hn::Mul(vi, inverse_bias2)), eps);
-    pi = hn::NegMulAdd(rate, hn::Div(mi, root), pi);                                                 // (A5)
+    pi = hn::NegMulAdd(rate, hn::Div(mi, root), pi);  // (A5)
     StoreSome<kPartial>(d, pi, p + i, count);
     StoreSome<kPartial>(d, mi, m + i, count);
     StoreSome<kPartial>(d, vi, v + i, count);

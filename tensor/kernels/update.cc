@@ -13,16 +13,36 @@ HWY_BEFORE_NAMESPACE();
 namespace storytape {
 namespace HWY_NAMESPACE {
 
-void AddIntoF32(float* y, const float* x, size_t n) { AddInto(y, x, n); }
-void AddIntoF64(double* y, const double* x, size_t n) { AddInto(y, x, n); }
-void AxpyF32(float a, const float* x, float* y, size_t n) { Axpy(a, x, y, n); }
-void AxpyF64(double a, const double* x, double* y, size_t n) { Axpy(a, x, y, n); }
-void ScaleF32(float a, const float* x, float* y, size_t n) { Scale(a, x, y, n); }
-void ScaleF64(double a, const double* x, double* y, size_t n) { Scale(a, x, y, n); }
-void LerpF32(float w, const float* x, float* y, size_t n) { Lerp(w, x, y, n); }
-void LerpF64(double w, const double* x, double* y, size_t n) { Lerp(w, x, y, n); }
-void TreeSumF32(float* dst, const float* const* blocks, size_t count, size_t n) { TreeSum(dst, blocks, count, n); }
-void TreeSumF64(double* dst, const double* const* blocks, size_t count, size_t n) { TreeSum(dst, blocks, count, n); }
+void AddIntoF32(float* y, const float* x, size_t n) {
+  AddInto(y, x, n);
+}
+void AddIntoF64(double* y, const double* x, size_t n) {
+  AddInto(y, x, n);
+}
+void AxpyF32(float a, const float* x, float* y, size_t n) {
+  Axpy(a, x, y, n);
+}
+void AxpyF64(double a, const double* x, double* y, size_t n) {
+  Axpy(a, x, y, n);
+}
+void ScaleF32(float a, const float* x, float* y, size_t n) {
+  Scale(a, x, y, n);
+}
+void ScaleF64(double a, const double* x, double* y, size_t n) {
+  Scale(a, x, y, n);
+}
+void LerpF32(float w, const float* x, float* y, size_t n) {
+  Lerp(w, x, y, n);
+}
+void LerpF64(double w, const double* x, double* y, size_t n) {
+  Lerp(w, x, y, n);
+}
+void TreeSumF32(float* dst, const float* const* blocks, size_t count, size_t n) {
+  TreeSum(dst, blocks, count, n);
+}
+void TreeSumF64(double* dst, const double* const* blocks, size_t count, size_t n) {
+  TreeSum(dst, blocks, count, n);
+}
 void AdamWF32(const AdamW& step, float* p, float* m, float* v, const float* g, size_t n) {
   AdamWStep(step, p, m, v, g, n);
 }
@@ -50,14 +70,30 @@ HWY_EXPORT(TreeSumF64);
 HWY_EXPORT(AdamWF32);
 HWY_EXPORT(AdamWF64);
 
-void add_into(float* y, const float* x, size_t n) { SIMD_DISPATCH(AddIntoF32)(y, x, n); }
-void add_into(double* y, const double* x, size_t n) { SIMD_DISPATCH(AddIntoF64)(y, x, n); }
-void axpy(float a, const float* x, float* y, size_t n) { SIMD_DISPATCH(AxpyF32)(a, x, y, n); }
-void axpy(double a, const double* x, double* y, size_t n) { SIMD_DISPATCH(AxpyF64)(a, x, y, n); }
-void scale(float a, const float* x, float* y, size_t n) { SIMD_DISPATCH(ScaleF32)(a, x, y, n); }
-void scale(double a, const double* x, double* y, size_t n) { SIMD_DISPATCH(ScaleF64)(a, x, y, n); }
-void lerp(float w, const float* x, float* y, size_t n) { SIMD_DISPATCH(LerpF32)(w, x, y, n); }
-void lerp(double w, const double* x, double* y, size_t n) { SIMD_DISPATCH(LerpF64)(w, x, y, n); }
+void add_into(float* y, const float* x, size_t n) {
+  SIMD_DISPATCH(AddIntoF32)(y, x, n);
+}
+void add_into(double* y, const double* x, size_t n) {
+  SIMD_DISPATCH(AddIntoF64)(y, x, n);
+}
+void axpy(float a, const float* x, float* y, size_t n) {
+  SIMD_DISPATCH(AxpyF32)(a, x, y, n);
+}
+void axpy(double a, const double* x, double* y, size_t n) {
+  SIMD_DISPATCH(AxpyF64)(a, x, y, n);
+}
+void scale(float a, const float* x, float* y, size_t n) {
+  SIMD_DISPATCH(ScaleF32)(a, x, y, n);
+}
+void scale(double a, const double* x, double* y, size_t n) {
+  SIMD_DISPATCH(ScaleF64)(a, x, y, n);
+}
+void lerp(float w, const float* x, float* y, size_t n) {
+  SIMD_DISPATCH(LerpF32)(w, x, y, n);
+}
+void lerp(double w, const double* x, double* y, size_t n) {
+  SIMD_DISPATCH(LerpF64)(w, x, y, n);
+}
 void tree_sum(float* dst, const float* const* blocks, size_t count, size_t n) {
   SIMD_DISPATCH(TreeSumF32)(dst, blocks, count, n);
 }

@@ -1,8 +1,8 @@
-// What the kernels of the decay family share: chunks of rows padded to whole 64-byte lines, products of them, and the
-// powers of a head's decay. Included per target.
+// What the kernels of the decay family share: chunks of rows padded to whole 64-byte lines, products of them,
+// and the powers of a head's decay. Included per target.
 //
-// Scratch rows are padded with zeros, so that products need no masks; only the caller's arrays are read and written
-// with partial vectors.
+// Scratch rows are padded with zeros, so that products need no masks; only the caller's arrays are read and
+// written with partial vectors.
 #if defined(STORYTAPE_DECAY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STORYTAPE_DECAY_INL_H_
 #undef STORYTAPE_DECAY_INL_H_
@@ -20,6 +20,7 @@
 #include "tensor/buffer.h"
 #include "tensor/simd_targets.h"
 // After simd_targets.h.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "tensor/kernels/gemm-inl.h"
 #include "tensor/kernels/lanes-inl.h"
@@ -43,7 +44,7 @@ constexpr size_t Padded(size_t n) {
 
 // Where the parts of one (sequence, head) lie in the caller's arrays.
 struct HeadPlace {
-  size_t q, v;        // first row; rows are q_stride, v_stride apart
+  size_t q, v;  // first row; rows are q_stride, v_stride apart
   size_t q_stride, v_stride;
   size_t state, normaliser;  // in S and z
   size_t tokens;             // in [B, H, T]
@@ -73,8 +74,8 @@ Buffer CutScratch(std::initializer_list<std::pair<T**, size_t>> arrays) {
 
 // C[m×n] (+)= A[m×k]·B[k×n] where B's and C's rows are padded; n is rounded up to vectors.
 template <class D, typename T = hn::TFromD<D>>
-HWY_NOINLINE void Product(D d, size_t m, size_t n, size_t k, const T* a, size_t row_stride, size_t step, const T* b,
-                          size_t ldb, Store store, T* c, size_t ldc) {
+HWY_NOINLINE void Product(D d, size_t m, size_t n, size_t k, const T* a, size_t row_stride, size_t step,
+                          const T* b, size_t ldb, Store store, T* c, size_t ldc) {
   const size_t lanes = hn::Lanes(d);
   size_t j = 0;
   for (; j + (kTileVectors - 1) * lanes < n; j += kTileVectors * lanes) {
@@ -84,10 +85,12 @@ HWY_NOINLINE void Product(D d, size_t m, size_t n, size_t k, const T* a, size_t 
   if (j >= n) return;
   if constexpr (kTileVectors == 4) {
     if (j + 2 * lanes < n) {
-      return GemmPanel<3, false>(d, m, k, a, row_stride, step, b + j, ldb, T{1}, store, c + j, ldc, 3 * lanes);
+      return GemmPanel<3, false>(d, m, k, a, row_stride, step, b + j, ldb, T{1}, store, c + j, ldc,
+                                 3 * lanes);
     }
     if (j + lanes < n) {
-      return GemmPanel<2, false>(d, m, k, a, row_stride, step, b + j, ldb, T{1}, store, c + j, ldc, 2 * lanes);
+      return GemmPanel<2, false>(d, m, k, a, row_stride, step, b + j, ldb, T{1}, store, c + j, ldc,
+                                 2 * lanes);
     }
   }
   GemmPanel<1, false>(d, m, k, a, row_stride, step, b + j, ldb, T{1}, store, c + j, ldc, lanes);
@@ -106,7 +109,8 @@ HWY_INLINE V FeatureGrad(D d, bool elu, V a) {
 
 // Row i of `to` = row i of `from` through the feature map, padded with zeros.
 template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE void LoadRows(D d, bool elu, size_t rows, size_t width, const T* from, size_t stride, T* to, size_t ld) {
+HWY_INLINE void LoadRows(D d, bool elu, size_t rows, size_t width, const T* from, size_t stride, T* to,
+                         size_t ld) {
   const size_t lanes = hn::Lanes(d);
   for (size_t i = 0; i < rows; ++i, from += stride, to += ld) {
     size_t j = 0;
@@ -136,7 +140,8 @@ HWY_INLINE void StoreRow(D d, size_t width, const T* from, T* to, bool add, cons
   StorePartial(d, x, to + j, width - j);
 }
 template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE void StoreRows(D d, size_t rows, size_t width, const T* from, size_t ld, T* to, size_t stride, bool add) {
+HWY_INLINE void StoreRows(D d, size_t rows, size_t width, const T* from, size_t ld, T* to, size_t stride,
+                          bool add) {
   for (size_t i = 0; i < rows; ++i) {
     StoreRow(d, width, from + i * ld, to + i * stride, add, [](auto x, size_t) HWY_ATTR { return x; });
   }
@@ -162,7 +167,8 @@ HWY_INLINE void AddScaled(D d, T scale, const T* x, T* y, size_t n /*whole lines
 // Lane by lane, sum + x·y.
 template <class D, class V = hn::Vec<D>, typename T = hn::TFromD<D>>
 HWY_INLINE V AddDot(D d, const T* x, const T* y, size_t n /*whole lines*/, V sum) {
-  for (size_t i = 0; i < n; i += hn::Lanes(d)) sum = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, y + i), sum);
+  for (size_t i = 0; i < n; i += hn::Lanes(d))
+    sum = hn::MulAdd(hn::LoadU(d, x + i), hn::LoadU(d, y + i), sum);
   return sum;
 }
 template <class D, class V = hn::Vec<D>>
@@ -170,8 +176,42 @@ HWY_INLINE hn::TFromD<D> Total(D d, V x) {
   return hn::GetLane(hn::SumOfLanes(d, x));
 }
 
-// to[width × Padded(rows)] = from[rows × Padded(width)]ᵀ, zeros in the columns after `rows`. `to` has a multiple of 4
-// rows; those after `width` get the transposed padding.
+#if HWY_TARGET != HWY_SCALAR
+// to[j][i] = from[i][j], one block of kBlock × kBlock values; rows `rows` and after count as zeros.
+template <size_t kBlock, typename T>
+HWY_INLINE void TransposeBlock(const T* from, size_t ld_from, size_t rows, T* to, size_t ld_to) {
+  const hn::FixedTag<T, kBlock> d;
+  using V = hn::Vec<decltype(d)>;
+  V x[kBlock], y[kBlock];
+  HWY_UNROLL(8) for (size_t r = 0; r < kBlock; ++r) x[r] = r < rows ? hn::LoadU(d, from + r * ld_from) : hn::Zero(d);
+  if constexpr (kBlock == 2) {
+    y[0] = hn::InterleaveLower(d, x[0], x[1]);
+    y[1] = hn::InterleaveUpper(d, x[0], x[1]);
+  } else {
+    // Within each half of 128 bits: pairs of rows two apart, then pairs of those.
+    HWY_UNROLL(2) for (size_t half = 0; half < kBlock; half += 4) {
+      const V even = hn::InterleaveLower(d, x[half], x[half + 2]), odd = hn::InterleaveLower(d, x[half + 1], x[half + 3]);
+      const V even_up = hn::InterleaveUpper(d, x[half], x[half + 2]);
+      const V odd_up = hn::InterleaveUpper(d, x[half + 1], x[half + 3]);
+      y[half] = hn::InterleaveLower(d, even, odd);
+      y[half + 1] = hn::InterleaveUpper(d, even, odd);
+      y[half + 2] = hn::InterleaveLower(d, even_up, odd_up);
+      y[half + 3] = hn::InterleaveUpper(d, even_up, odd_up);
+    }
+    if constexpr (kBlock == 8) {
+      HWY_UNROLL(4) for (size_t r = 0; r < 4; ++r) {
+        const V low = hn::ConcatLowerLower(d, y[r + 4], y[r]);
+        y[r + 4] = hn::ConcatUpperUpper(d, y[r + 4], y[r]);
+        y[r] = low;
+      }
+    }
+  }
+  HWY_UNROLL(8) for (size_t r = 0; r < kBlock; ++r) hn::StoreU(y[r], d, to + r * ld_to);
+}
+#endif
+
+// to[width × Padded(rows)] = from[rows × Padded(width)]ᵀ, zeros in the columns after `rows`. `to` has Padded(width)
+// rows; those after `width` may get the transposed padding.
 template <typename T>
 HWY_INLINE void Transpose(size_t rows, size_t width, const T* from, size_t ld_from, T* to, size_t ld_to) {
 #if HWY_TARGET == HWY_SCALAR
@@ -179,32 +219,24 @@ HWY_INLINE void Transpose(size_t rows, size_t width, const T* from, size_t ld_fr
     for (size_t i = 0; i < Padded<T>(rows); ++i) to[j * ld_to + i] = i < rows ? from[i * ld_from + j] : T{0};
   }
 #else
-  constexpr size_t kBlock = 16 / sizeof(T);
-  const hn::FixedTag<T, kBlock> d;
-  for (size_t j = 0; j < width; j += kBlock) {
-    for (size_t i = 0; i < Padded<T>(rows); i += kBlock) {
+  constexpr size_t kBlock = sizeof(T) == 8 ? 2 : HWY_MAX_BYTES >= 32 ? 8 : 4;
+  for (size_t i = 0; i < Padded<T>(rows); i += kBlock) {
+    const size_t left = i < rows ? rows - i : 0;
+    for (size_t j = 0; j < width; j += kBlock) {
       const T* x = from + i * ld_from + j;
       T* y = to + j * ld_to + i;
-      const auto row = [&](size_t r) HWY_ATTR { return i + r < rows ? hn::LoadU(d, x + r * ld_from) : hn::Zero(d); };
-      if constexpr (kBlock == 4) {
-        const auto r0 = row(0), r1 = row(1), r2 = row(2), r3 = row(3);
-        const auto even = hn::InterleaveLower(d, r0, r2), odd = hn::InterleaveLower(d, r1, r3);
-        const auto even_up = hn::InterleaveUpper(d, r0, r2), odd_up = hn::InterleaveUpper(d, r1, r3);
-        hn::StoreU(hn::InterleaveLower(d, even, odd), d, y);
-        hn::StoreU(hn::InterleaveUpper(d, even, odd), d, y + ld_to);
-        hn::StoreU(hn::InterleaveLower(d, even_up, odd_up), d, y + 2 * ld_to);
-        hn::StoreU(hn::InterleaveUpper(d, even_up, odd_up), d, y + 3 * ld_to);
+      if (left >= kBlock) {
+        TransposeBlock<kBlock>(x, ld_from, kBlock, y, ld_to);
       } else {
-        const auto r0 = row(0), r1 = row(1);
-        hn::StoreU(hn::InterleaveLower(d, r0, r1), d, y);
-        hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, y + ld_to);
+        TransposeBlock<kBlock>(x, ld_from, left, y, ld_to);
       }
     }
   }
 #endif
 }
 
-// Powers of one head's decay and their derivatives, made from products alone: nothing is divided by gamma, and 0^0 = 1.
+// Powers of one head's decay and their derivatives, made from products alone: nothing is divided by gamma,
+// and 0^0 = 1.
 template <typename T>
 struct Powers {
   bool gated;
@@ -228,7 +260,8 @@ class HeadPowers {
 
   HeadPowers(const T* gamma /*[heads] or null*/, size_t heads, size_t chunk, T* memory)
       : gamma_(gamma), chunk_(chunk), memory_(memory) {
-    for (size_t h = 0; h < heads; ++h) Fill(gamma ? static_cast<double>(gamma[h]) : 1.0, memory + Size(h, chunk));
+    for (size_t h = 0; h < heads; ++h)
+      Fill(gamma ? static_cast<double>(gamma[h]) : 1.0, memory + Size(h, chunk));
   }
 
   Powers<T> operator[](size_t h) const {
@@ -269,6 +302,16 @@ class HeadPowers {
   size_t chunk_;
   T* memory_;
 };
+
+// Asks for rows [first, first + rows), as far as there are any, of an array whose chunk starts at `chunk`:
+// while the products of one tile run, the cache fetches what the next chunk will read.
+template <typename T>
+HWY_INLINE void PrefetchRows(const T* chunk, size_t stride, size_t width, size_t n, size_t first,
+                             size_t rows) {
+  for (size_t i = first; i < std::min(n, first + rows); ++i) {
+    for (size_t j = 0; j < width; j += kLine<T>) hwy::Prefetch(chunk + i * stride + j);
+  }
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace storytape

@@ -1,6 +1,7 @@
 // Dispatch of the decay family's kernels; see the *-inl.h files.
 #include "nn/mixers/kernels/decay.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "tensor/simd.h"
@@ -12,7 +13,8 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "nn/mixers/kernels/decay-inl.h"
-#include "nn/mixers/kernels/decay_chunkwise-inl.h"
+#include "nn/mixers/kernels/decay_backward-inl.h"
+#include "nn/mixers/kernels/decay_forward-inl.h"
 #include "nn/mixers/kernels/decay_recurrent-inl.h"
 // clang-format on
 
@@ -20,11 +22,19 @@ HWY_BEFORE_NAMESPACE();
 namespace storytape {
 namespace HWY_NAMESPACE {
 
-#define STORYTAPE_DECAY_WRAPPERS(T, S)                                                                           \
-  void ChunkwiseForward##S(const DecayForward<T>& args) { ChunkwiseForward<LineTag<T>>(LineTag<T>(), args).Run(); }                \
-  void ChunkwiseBackward##S(const DecayBackward<T>& args) { ChunkwiseBackward<LineTag<T>>(LineTag<T>(), args).Run(); }             \
-  void RecurrentForward##S(const DecayForward<T>& args) { RecurrentForward(LineTag<T>(), args); }                \
-  void RecurrentBackward##S(const DecayBackward<T>& args) { RecurrentBackward(LineTag<T>(), args); }
+#define STORYTAPE_DECAY_WRAPPERS(T, S)                       \
+  void ChunkwiseForward##S(const DecayForward<T>& args) {    \
+    ChunkwiseForward<LineTag<T>>(LineTag<T>(), args).Run();  \
+  }                                                          \
+  void ChunkwiseBackward##S(const DecayBackward<T>& args) {  \
+    ChunkwiseBackward<LineTag<T>>(LineTag<T>(), args).Run(); \
+  }                                                          \
+  void RecurrentForward##S(const DecayForward<T>& args) {    \
+    RecurrentForward(LineTag<T>(), args);                    \
+  }                                                          \
+  void RecurrentBackward##S(const DecayBackward<T>& args) {  \
+    RecurrentBackward(LineTag<T>(), args);                   \
+  }
 STORYTAPE_DECAY_WRAPPERS(float, F)
 STORYTAPE_DECAY_WRAPPERS(double, D)
 #undef STORYTAPE_DECAY_WRAPPERS
@@ -46,8 +56,6 @@ HWY_EXPORT(RecurrentForwardD);
 HWY_EXPORT(RecurrentBackwardF);
 HWY_EXPORT(RecurrentBackwardD);
 
-size_t padded(size_t n, size_t line) { return (n + line - 1) / line * line; }
-
 // A chunk longer than the sequence is the sequence; scratch is sized by it.
 template <class Args>
 Args with_fitting_chunk(Args args) {
@@ -58,21 +66,22 @@ Args with_fitting_chunk(Args args) {
 }  // namespace
 
 template <class T>
-size_t decay_boundary(const DecayShape& shape) {
+size_t decay_record(const DecayInputs<T>& in) {
   const size_t line = 64 / sizeof(T);
-  return padded(shape.dk, line) * (padded(shape.dv, line) + 1);
+  const auto padded = [&](size_t n) { return (n + line - 1) / line * line; };
+  return padded(in.shape.dk) * (padded(in.shape.dv) + 1 + 2 * std::min(in.chunk, in.shape.tokens));
 }
 
-#define STORYTAPE_DECAY_DISPATCH(name, Name, Args)     \
-  template <class T>                                   \
-  void decay_##name(const Args<T>& args) {             \
-    if constexpr (std::is_same_v<T, float>) {          \
+#define STORYTAPE_DECAY_DISPATCH(name, Name, Args)      \
+  template <class T>                                    \
+  void decay_##name(const Args<T>& args) {              \
+    if constexpr (std::is_same_v<T, float>) {           \
       SIMD_DISPATCH(Name##F)(with_fitting_chunk(args)); \
-    } else {                                           \
+    } else {                                            \
       SIMD_DISPATCH(Name##D)(with_fitting_chunk(args)); \
-    }                                                  \
-  }                                                    \
-  template void decay_##name(const Args<float>&);      \
+    }                                                   \
+  }                                                     \
+  template void decay_##name(const Args<float>&);       \
   template void decay_##name(const Args<double>&)
 STORYTAPE_DECAY_DISPATCH(chunkwise_forward, ChunkwiseForward, DecayForward);
 STORYTAPE_DECAY_DISPATCH(chunkwise_backward, ChunkwiseBackward, DecayBackward);
@@ -80,8 +89,8 @@ STORYTAPE_DECAY_DISPATCH(recurrent_forward, RecurrentForward, DecayForward);
 STORYTAPE_DECAY_DISPATCH(recurrent_backward, RecurrentBackward, DecayBackward);
 #undef STORYTAPE_DECAY_DISPATCH
 
-template size_t decay_boundary<float>(const DecayShape&);
-template size_t decay_boundary<double>(const DecayShape&);
+template size_t decay_record(const DecayInputs<float>&);
+template size_t decay_record(const DecayInputs<double>&);
 
 }  // namespace storytape
 #endif  // HWY_ONCE

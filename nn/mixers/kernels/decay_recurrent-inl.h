@@ -1,5 +1,5 @@
-// The recurrent face of the decay family: the definition token by token, forward and backward, with a state or three
-// at a time and none kept. Included per target. Tags: nn/mixers/linear_attention.h.
+// The recurrent face of the decay family: the definition token by token, forward and backward, with a state
+// or three at a time and none kept. Included per target. Tags: nn/mixers/linear_attention.h.
 #if defined(STORYTAPE_DECAY_RECURRENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STORYTAPE_DECAY_RECURRENT_INL_H_
 #undef STORYTAPE_DECAY_RECURRENT_INL_H_
@@ -17,11 +17,11 @@ namespace storytape {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Columns [0, kVectors·lanes) of one token: S = gamma·S + bᵀv (L1), o = (a·S)·scale (L3); `last` < lanes values in the
-// last vector where kPartial. S lies in the caller's memory, rows dv apart.
+// Columns [0, kVectors·lanes) of one token: S = gamma·S + bᵀv (L1), o = (a·S)·scale (L3); `last` < lanes
+// values in the last vector where kPartial. S lies in the caller's memory, rows dv apart.
 template <size_t kVectors, bool kPartial, class D, typename T = hn::TFromD<D>>
-HWY_INLINE void StepColumns(D d, size_t dk, size_t dv, size_t last, const T* a, const T* b, const T* v, T gamma, T scale,
-                            T* S, T* o) {
+HWY_INLINE void StepColumns(D d, size_t dk, size_t dv, size_t last, const T* a, const T* b, const T* v,
+                            T gamma, T scale, T* S, T* o) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
   const auto load = [&](const T* p) HWY_ATTR { return kPartial ? LoadPartial(d, p, last) : hn::LoadU(d, p); };
@@ -48,7 +48,8 @@ HWY_INLINE void StepColumns(D d, size_t dk, size_t dv, size_t last, const T* a, 
       sums[j] = hn::MulAdd(query, s, sums[j]);
     }
   }
-  HWY_UNROLL(4) for (size_t j = 0; j < kVectors; ++j) store(hn::Mul(sums[j], hn::Set(d, scale)), o + j * lanes);
+  HWY_UNROLL(4)
+  for (size_t j = 0; j < kVectors; ++j) store(hn::Mul(sums[j], hn::Set(d, scale)), o + j * lanes);
 }
 
 template <class D, typename T = hn::TFromD<D>>
@@ -108,7 +109,8 @@ struct TokenRows {
 };
 
 template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE void LoadToken(D d, const DecayBackward<T>& args, const HeadPlace& at, size_t t, TokenRows<T>& row) {
+HWY_INLINE void LoadToken(D d, const DecayBackward<T>& args, const HeadPlace& at, size_t t,
+                          TokenRows<T>& row) {
   const DecayInputs<T>& in = args.in;
   const size_t dk = in.shape.dk, dv = in.shape.dv, ldk = Padded<T>(dk), ldv = Padded<T>(dv);
   LoadRows(d, in.elu, 1, dk, in.q + at.q + t * at.q_stride, dk, row.a, ldk);
@@ -123,10 +125,11 @@ HWY_INLINE void LoadToken(D d, const DecayBackward<T>& args, const HeadPlace& at
   ScaleArray(d, inverse, row.dn, ldv);
 }
 
-// With S and z running forward once more, dq; with their derivative S', z' with respect to gamma beside them, dgamma.
+// With S and z running forward once more, dq; with their derivative S', z' with respect to gamma beside them,
+// dgamma.
 template <class D, typename T = hn::TFromD<D>>
-T SweepForward(D d, const DecayBackward<T>& args, const HeadPlace& at, T gamma, bool wants_gamma, TokenRows<T>& row,
-               T* S, T* z, T* S1, T* z1) {
+T SweepForward(D d, const DecayBackward<T>& args, const HeadPlace& at, T gamma, bool wants_gamma,
+               TokenRows<T>& row, T* S, T* z, T* S1, T* z1) {
   const DecayInputs<T>& in = args.in;
   const size_t dk = in.shape.dk, dv = in.shape.dv, ldk = Padded<T>(dk), ldv = Padded<T>(dv);
   ZeroArray(d, S, dk * ldv);
@@ -149,7 +152,7 @@ T SweepForward(D d, const DecayBackward<T>& args, const HeadPlace& at, T gamma, 
     ScaleArray(d, gamma, z, ldk);
     AddScaled(d, T{1}, row.b, z, ldk);  // (L2)
     for (size_t i = 0; i < dk; ++i) {
-      AddScaled(d, row.b[i], row.v, S + i * ldv, ldv);  // (L1)
+      AddScaled(d, row.b[i], row.v, S + i * ldv, ldv);                                          // (L1)
       row.out[i] = Total(d, AddDot(d, S + i * ldv, row.dn, ldv, hn::Zero(d))) + row.dd * z[i];  // (L17)
       if (wants_gamma) {
         slopes = hn::MulAdd(hn::Set(d, row.a[i]), AddDot(d, S1 + i * ldv, row.dn, ldv, hn::Zero(d)), slopes);
@@ -177,7 +180,8 @@ T SweepForward(D d, const DecayBackward<T>& args, const HeadPlace& at, T gamma, 
 
 // G and g, the gradients of S_t and z_t, running backward: dk, dv and the initial state's.
 template <class D, typename T = hn::TFromD<D>>
-void SweepBackward(D d, const DecayBackward<T>& args, const HeadPlace& at, T gamma, TokenRows<T>& row, T* G, T* g) {
+void SweepBackward(D d, const DecayBackward<T>& args, const HeadPlace& at, T gamma, TokenRows<T>& row, T* G,
+                   T* g) {
   const DecayInputs<T>& in = args.in;
   const size_t dk = in.shape.dk, dv = in.shape.dv, ldk = Padded<T>(dk), ldv = Padded<T>(dv);
   ZeroArray(d, G, dk * ldv);

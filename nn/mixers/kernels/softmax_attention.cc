@@ -1,4 +1,5 @@
-// Dispatch of the softmax attention kernels; see softmax_attention-inl.h.
+// Dispatch of the softmax attention kernels; see softmax_forward-inl.h, softmax_attention-inl.h and
+// softmax_rows-inl.h.
 #include "nn/mixers/kernels/softmax_attention.h"
 
 #include <type_traits>
@@ -11,6 +12,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "nn/mixers/kernels/softmax_attention-inl.h"
+#include "nn/mixers/kernels/softmax_forward-inl.h"
 #include "nn/mixers/kernels/softmax_rows-inl.h"
 // clang-format on
 
@@ -18,19 +20,23 @@ HWY_BEFORE_NAMESPACE();
 namespace storytape {
 namespace HWY_NAMESPACE {
 
-#define STORYTAPE_SOFTMAX_WRAPPERS(T, S)                                                                     \
-  void AttentionForward##S(const SoftmaxAttentionArgs<T>& a, T* o, const SoftmaxAttentionStats<T>& stats) {           \
-    attention::ForwardT(a, o, stats);                                                                                   \
-  }                                                                                                          \
-  void AttentionBackward##S(const SoftmaxAttentionArgs<T>& a, const T* o, const SoftmaxAttentionStats<T>& stats,      \
-                   const T* d_o, const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,       \
-                   const SoftmaxAttentionGrad<T>& dv) {                                                      \
-    attention::BackwardT(a, o, stats, d_o, dq, dk, dv);                                                                 \
-  }                                                                                                          \
-  void AttentionRowsForward##S(const SoftmaxAttentionArgs<T>& a, T* o) { attention::RowsForwardT(a, o); }                        \
-  void AttentionRowsBackward##S(const SoftmaxAttentionArgs<T>& a, const T* d_o, const SoftmaxAttentionGrad<T>& dq,    \
-                       const SoftmaxAttentionGrad<T>& dk, const SoftmaxAttentionGrad<T>& dv) {               \
-    attention::RowsBackwardT(a, d_o, dq, dk, dv);                                                                       \
+#define STORYTAPE_SOFTMAX_WRAPPERS(T, S)                                                                    \
+  void AttentionForward##S(const SoftmaxAttentionArgs<T>& a, T* o, const SoftmaxAttentionStats<T>& stats) { \
+    attention::ForwardT(a, o, stats);                                                                       \
+  }                                                                                                         \
+  void AttentionBackward##S(const SoftmaxAttentionArgs<T>& a, const T* o,                                   \
+                            const SoftmaxAttentionStats<T>& stats, const T* d_o,                            \
+                            const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,           \
+                            const SoftmaxAttentionGrad<T>& dv) {                                            \
+    attention::BackwardT(a, o, stats, d_o, dq, dk, dv);                                                     \
+  }                                                                                                         \
+  void AttentionRowsForward##S(const SoftmaxAttentionArgs<T>& a, T* o) {                                    \
+    attention::RowsForwardT(a, o);                                                                          \
+  }                                                                                                         \
+  void AttentionRowsBackward##S(const SoftmaxAttentionArgs<T>& a, const T* d_o,                             \
+                                const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,       \
+                                const SoftmaxAttentionGrad<T>& dv) {                                        \
+    attention::RowsBackwardT(a, d_o, dq, dk, dv);                                                           \
   }
 STORYTAPE_SOFTMAX_WRAPPERS(float, F)
 STORYTAPE_SOFTMAX_WRAPPERS(double, D)
@@ -59,7 +65,8 @@ constexpr bool kFloat = std::is_same_v<T, float>;
 }  // namespace
 
 template <class T>
-void softmax_attention_forward(const SoftmaxAttentionArgs<T>& args, T* o, const SoftmaxAttentionStats<T>& stats) {
+void softmax_attention_forward(const SoftmaxAttentionArgs<T>& args, T* o,
+                               const SoftmaxAttentionStats<T>& stats) {
   if constexpr (kFloat<T>) {
     SIMD_DISPATCH(AttentionForwardF)(args, o, stats);
   } else {
@@ -68,8 +75,9 @@ void softmax_attention_forward(const SoftmaxAttentionArgs<T>& args, T* o, const 
 }
 
 template <class T>
-void softmax_attention_backward(const SoftmaxAttentionArgs<T>& args, const T* o, const SoftmaxAttentionStats<T>& stats,
-                                const T* d_o, const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,
+void softmax_attention_backward(const SoftmaxAttentionArgs<T>& args, const T* o,
+                                const SoftmaxAttentionStats<T>& stats, const T* d_o,
+                                const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,
                                 const SoftmaxAttentionGrad<T>& dv) {
   if constexpr (kFloat<T>) {
     SIMD_DISPATCH(AttentionBackwardF)(args, o, stats, d_o, dq, dk, dv);
@@ -98,16 +106,16 @@ void softmax_attention_rows_backward(const SoftmaxAttentionArgs<T>& args, const 
   }
 }
 
-#define STORYTAPE_SOFTMAX_INSTANCES(T)                                                                           \
-  template void softmax_attention_forward(const SoftmaxAttentionArgs<T>&, T*, const SoftmaxAttentionStats<T>&);  \
-  template void softmax_attention_backward(const SoftmaxAttentionArgs<T>&, const T*,                             \
-                                           const SoftmaxAttentionStats<T>&, const T*,                            \
-                                           const SoftmaxAttentionGrad<T>&, const SoftmaxAttentionGrad<T>&,       \
-                                           const SoftmaxAttentionGrad<T>&);                                      \
-  template void softmax_attention_rows_forward(const SoftmaxAttentionArgs<T>&, T*);                              \
-  template void softmax_attention_rows_backward(const SoftmaxAttentionArgs<T>&, const T*,                        \
-                                                const SoftmaxAttentionGrad<T>&, const SoftmaxAttentionGrad<T>&,  \
-                                                const SoftmaxAttentionGrad<T>&);
+#define STORYTAPE_SOFTMAX_INSTANCES(T)                                                                 \
+  template void softmax_attention_forward(const SoftmaxAttentionArgs<T>&, T*,                          \
+                                          const SoftmaxAttentionStats<T>&);                            \
+  template void softmax_attention_backward(                                                            \
+      const SoftmaxAttentionArgs<T>&, const T*, const SoftmaxAttentionStats<T>&, const T*,             \
+      const SoftmaxAttentionGrad<T>&, const SoftmaxAttentionGrad<T>&, const SoftmaxAttentionGrad<T>&); \
+  template void softmax_attention_rows_forward(const SoftmaxAttentionArgs<T>&, T*);                    \
+  template void softmax_attention_rows_backward(                                                       \
+      const SoftmaxAttentionArgs<T>&, const T*, const SoftmaxAttentionGrad<T>&,                        \
+      const SoftmaxAttentionGrad<T>&, const SoftmaxAttentionGrad<T>&);
 STORYTAPE_SOFTMAX_INSTANCES(float)
 STORYTAPE_SOFTMAX_INSTANCES(double)
 #undef STORYTAPE_SOFTMAX_INSTANCES

@@ -40,11 +40,13 @@ struct SoftmaxAttentionStats {
 
 // Tiles of queries by keys. o [batch, q_rows, heads, dv].
 template <class T>
-void softmax_attention_forward(const SoftmaxAttentionArgs<T>& args, T* o, const SoftmaxAttentionStats<T>& stats);
+void softmax_attention_forward(const SoftmaxAttentionArgs<T>& args, T* o,
+                               const SoftmaxAttentionStats<T>& stats);
 // Gradients have the shapes of q, k and v. REQUIRES: kv_rows >= keys.
 template <class T>
-void softmax_attention_backward(const SoftmaxAttentionArgs<T>& args, const T* o, const SoftmaxAttentionStats<T>& stats,
-                                const T* d_o, const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,
+void softmax_attention_backward(const SoftmaxAttentionArgs<T>& args, const T* o,
+                                const SoftmaxAttentionStats<T>& stats, const T* d_o,
+                                const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,
                                 const SoftmaxAttentionGrad<T>& dv);
 
 // Query by query. For a few queries over many keys, as in decoding, faster than tiles.

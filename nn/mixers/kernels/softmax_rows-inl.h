@@ -1,5 +1,6 @@
-// Softmax attention query by query, per target: the definition, with lanes along a row's channels. Tags (A..) are those
-// of nn/mixers/softmax_attention.h; nothing here is shared with the tiles but loads and stores of rows.
+// Softmax attention query by query, per target: the definition, with lanes along a row's channels. Tags (A..)
+// are those of nn/mixers/softmax_attention.h; nothing here is shared with the tiles but loads and stores of
+// rows.
 
 #if defined(STORYTAPE_SOFTMAX_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STORYTAPE_SOFTMAX_ROWS_INL_H_
@@ -32,7 +33,8 @@ struct SeenKeys {
   }
 };
 
-// visit(row, count, done) for the rows of a ring in which keys [seen.first, seen.last) lie: one run of rows, or two.
+// visit(row, count, done) for the rows of a ring in which keys [seen.first, seen.last) lie: one run of rows,
+// or two.
 template <class Visit>
 HWY_INLINE void ForRuns(const SeenKeys& seen, size_t ring, Visit visit) {
   for (size_t j = seen.first; j < seen.last;) {
@@ -45,7 +47,8 @@ HWY_INLINE void ForRuns(const SeenKeys& seen, size_t ring, Visit visit) {
 
 // s[j] = factor · <x, rows[j]>, rows `ld` apart. Four rows at a time, so that their sums overlap.
 template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE void DotRows(D d, size_t count, size_t width, T factor, const T* x, const T* rows, size_t ld, T* s) {
+HWY_INLINE void DotRows(D d, size_t count, size_t width, T factor, const T* x, const T* rows, size_t ld,
+                        T* s) {
   const size_t lanes = hn::Lanes(d);
   const size_t whole = width / lanes * lanes;
   const size_t left = width - whole;
@@ -153,7 +156,8 @@ void RowsForwardT(const SoftmaxAttentionArgs<T>& a, T* o) {
         std::fill_n(to, a.dv, T{0});
         if (sum == T{0}) continue;
         ForRuns(seen, a.kv_rows, [&](size_t first, size_t count, size_t done) HWY_ATTR {
-          AddWeightedRows(d, count, a.dv, s + done, a.v + (kv + first * a.kv_heads) * a.dv, a.kv_heads * a.dv, to);
+          AddWeightedRows(d, count, a.dv, s + done, a.v + (kv + first * a.kv_heads) * a.dv, a.kv_heads * a.dv,
+                          to);
         });
         for (size_t c = 0; c < a.dv; ++c) to[c] /= sum;  // (A4)
       }
@@ -163,8 +167,8 @@ void RowsForwardT(const SoftmaxAttentionArgs<T>& a, T* o) {
 
 // Sums over queries of one head's keys, added to or set in the gradient.
 template <typename T>
-HWY_INLINE void WriteSums(size_t keys, size_t width, T factor, const T* from, const SoftmaxAttentionGrad<T>& grad,
-                          size_t first, size_t ld) {
+HWY_INLINE void WriteSums(size_t keys, size_t width, T factor, const T* from,
+                          const SoftmaxAttentionGrad<T>& grad, size_t first, size_t ld) {
   if (!grad.data) return;
   for (size_t j = 0; j < keys; ++j) {
     T* to = grad.data + first + j * ld;
@@ -200,14 +204,14 @@ void RowsBackwardT(const SoftmaxAttentionArgs<T>& a, const T* d_o, const Softmax
         const T* g = d_o + row * a.dv;
         const T* k = a.k + (kv + seen.first * a.kv_heads) * a.dk;
         const T* v = a.v + (kv + seen.first * a.kv_heads) * a.dv;
-        DotRows(d, n, a.dk, a.scale, q, k, a.kv_heads * a.dk, p);    // (A1)
-        DotRows(d, n, a.dv, T{1}, g, v, a.kv_heads * a.dv, ds);      // <do_i, v_j>
+        DotRows(d, n, a.dk, a.scale, q, k, a.kv_heads * a.dk, p);  // (A1)
+        DotRows(d, n, a.dv, T{1}, g, v, a.kv_heads * a.dv, ds);    // <do_i, v_j>
         const T sum = Weigh(d, n, p);
         const T inverse = sum == T{0} ? T{0} : T{1} / sum;
         T delta = 0;
         for (size_t j = 0; j < n; ++j) {
-          p[j] *= inverse;         // (A8)
-          delta += p[j] * ds[j];   // (A9): <do_i, o_i> = Σ_j p_ij <do_i, v_j>
+          p[j] *= inverse;        // (A8)
+          delta += p[j] * ds[j];  // (A9): <do_i, o_i> = Σ_j p_ij <do_i, v_j>
         }
         for (size_t j = 0; j < n; ++j) ds[j] = p[j] * (ds[j] - delta);  // (A11)
         for (size_t j = 0; j < n; ++j) {

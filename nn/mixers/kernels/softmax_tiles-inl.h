@@ -15,6 +15,7 @@
 #include "tensor/kernels/lanes-inl.h"
 #include "tensor/simd_targets.h"
 // After simd_targets.h.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,39 +24,36 @@ namespace HWY_NAMESPACE {
 namespace attention {
 namespace hn = hwy::HWY_NAMESPACE;
 
-#ifdef SMX_FORCE
-#define SMX_G SMX_FG
-#define SMX_V SMX_FV
-#define SMX_Q SMX_FQ
-#define SMX_C SMX_FC
-#elif HWY_TARGET <= HWY_AVX3
-#define SMX_G 8
-#define SMX_V 2
-#define SMX_Q 64
-#define SMX_C 128
+// A register tile is kGroup rows by up to kTileWidth vectors: 16 sums of 32 registers, or 12 of 16.
+// kQueryBlock: queries that are worked on at a time; a multiple of kGroup and of every vector length.
+// kKeyChunk, kBackwardChunk: keys between two looks at the running maximum, and keys whose weights and their
+// gradients stand in memory at a time; multiples of kGroup.
+#if HWY_TARGET <= HWY_AVX3
+constexpr size_t kGroup = 8, kTileWidth = 2;
+constexpr size_t kQueryBlock = 64, kKeyChunk = 128, kBackwardChunk = 32;
 #else
-#define SMX_G 6
-#define SMX_V 2
-#define SMX_Q 96
-#define SMX_C 96
+constexpr size_t kGroup = 6, kTileWidth = 2;
+constexpr size_t kQueryBlock = 96, kKeyChunk = 96, kBackwardChunk = 48;
 #endif
-// A register tile is kGroup rows by kTileWidth vectors: 16 sums of 32 registers, or 12 of 16.
-constexpr size_t kGroup = SMX_G;
-constexpr size_t kTileWidth = SMX_V;
-// Queries that are worked on at a time. A multiple of kGroup and of every vector length.
-constexpr size_t kQueryBlock = SMX_Q;
-// Keys between two looks at the running maximum. A multiple of kGroup.
-constexpr size_t kKeyChunk = SMX_C;
-#undef SMX_G
-#undef SMX_V
-#undef SMX_Q
-#undef SMX_C
-// Distance of a chunk's rows: not a power of two, so that a column of a chunk spreads over the whole first cache.
+// Distance of a chunk's rows: not a power of two, so that a column of a chunk spreads over the whole first
+// cache.
 constexpr size_t kStripStride = kQueryBlock + 16;
 
-static_assert(kQueryBlock % kGroup == 0 && kKeyChunk % kGroup == 0);
+static_assert(kQueryBlock % kGroup == 0 && kKeyChunk % kGroup == 0 && kBackwardChunk % kGroup == 0);
 
-HWY_INLINE size_t RoundUp(size_t n, size_t step) { return (n + step - 1) / step * step; }
+HWY_INLINE size_t RoundUp(size_t n, size_t step) {
+  return (n + step - 1) / step * step;
+}
+
+// A head's rows lie a whole token apart, in steps that the hardware doesn't foresee: asked for this many rows
+// ahead.
+constexpr size_t kPrefetchRows = 2;
+
+// Asks for row[0..width) of a row that is needed soon; any address will do.
+template <typename T>
+HWY_INLINE void PrefetchRow(const T* row, size_t width) {
+  for (size_t i = 0; i < width; i += 64 / sizeof(T)) hwy::Prefetch(row + i);
+}
 
 // Memory for one call, aligned to 64 bytes.
 template <typename T>
@@ -68,7 +66,8 @@ class Scratch {
   Buffer buffer_;
 };
 
-// to[r × padded] = from[r × width] · factor, zeros in the padding. REQUIRES: padded is width rounded up to vectors.
+// to[r × padded] = from[r × width] · factor, zeros in the padding. REQUIRES: padded is width rounded up to
+// vectors.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE void CopyRow(D d, size_t width, T factor, const T* from, T* to) {
   const size_t lanes = hn::Lanes(d);
@@ -146,7 +145,8 @@ HWY_INLINE void TransposeBlock(const T* from, size_t ldf, T factor, T* to, size_
 #endif
 }
 
-// to[width × kQueryBlock] = from[rows × width]ᵀ · factor, rows `ld` apart; zeros up to the next whole vector of rows.
+// to[width × kQueryBlock] = from[rows × width]ᵀ · factor, rows `ld` apart; zeros up to the next whole vector
+// of rows.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE void Transpose(D d, size_t rows, size_t width, const T* from, size_t ld, T factor, T* to) {
   constexpr size_t n = 16 / sizeof(T);
@@ -161,11 +161,12 @@ HWY_INLINE void Transpose(D d, size_t rows, size_t width, const T* from, size_t 
   for (size_t c = 0; c < width; ++c) {
     T* line = to + c * kQueryBlock;
     for (size_t r = c < block_width ? block_rows : 0; r < rows; ++r) line[r] = from[r * ld + c] * factor;
-    std::fill(line + rows, line + padded, T{0});
+    for (size_t r = rows; r < padded; ++r) line[r] = T{0};
   }
 }
 
-// tile(width, i) for vectors i, i + lanes, ... that cover [begin, end): kWidth of them at a time, then what is left.
+// tile(width, i) for vectors i, i + lanes, ... that cover [begin, end): kWidth of them at a time, then what
+// is left.
 template <size_t kWidth, class Tile>
 HWY_INLINE void ForTiles(size_t lanes, size_t begin, size_t end, Tile tile) {
   for (; begin + (kWidth - 1) * lanes < end; begin += kWidth * lanes) {
@@ -186,7 +187,7 @@ template <size_t kVectors, class D, class V, typename T = hn::TFromD<D>>
 HWY_INLINE void AddToTile(D d, size_t k, const T* HWY_RESTRICT a, size_t row_stride, size_t step,
                           const T* HWY_RESTRICT b, size_t ldb, V (&sums)[kGroup][kVectors]) {
   const size_t lanes = hn::Lanes(d);
-  for (size_t p = 0; p < k; ++p) {
+  HWY_UNROLL(4) for (size_t p = 0; p < k; ++p) {
     V bs[kVectors];
     HWY_UNROLL(4) for (size_t c = 0; c < kVectors; ++c) bs[c] = hn::Load(d, b + c * lanes);
     HWY_UNROLL(8) for (size_t r = 0; r < kGroup; ++r) {
@@ -200,8 +201,8 @@ HWY_INLINE void AddToTile(D d, size_t k, const T* HWY_RESTRICT a, size_t row_str
 
 // kVectors vectors of the columns of AddProduct.
 template <size_t kVectors, class D, typename T = hn::TFromD<D>>
-HWY_INLINE void AddProductTile(D d, size_t k, const T* a, size_t row_stride, size_t step, const T* b, size_t n,
-                               bool fresh, T* c) {
+HWY_INLINE void AddProductTile(D d, size_t k, const T* a, size_t row_stride, size_t step, const T* b,
+                               size_t n, bool fresh, T* c) {
   const size_t lanes = hn::Lanes(d);
   hn::Vec<D> sums[kGroup][kVectors];
   if (fresh) {
@@ -217,11 +218,11 @@ HWY_INLINE void AddProductTile(D d, size_t k, const T* a, size_t row_stride, siz
   }
 }
 
-// c[kGroup × n] (+)= A[kGroup × k] · b[k × n], A as in AddToTile; set instead of added to if `fresh`. n in whole
-// vectors.
+// c[kGroup × n] (+)= A[kGroup × k] · b[k × n], A as in AddToTile; set instead of added to if `fresh`. n in
+// whole vectors.
 template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE void AddProduct(D d, size_t k, const T* a, size_t row_stride, size_t step, const T* b, size_t n, bool fresh,
-                           T* c) {
+HWY_INLINE void AddProduct(D d, size_t k, const T* a, size_t row_stride, size_t step, const T* b, size_t n,
+                           bool fresh, T* c) {
   ForTiles<kTileWidth>(hn::Lanes(d), 0, n, [&](auto width, size_t j) HWY_ATTR {
     AddProductTile<width()>(d, k, a, row_stride, step, b + j, n, fresh, c + j);
   });

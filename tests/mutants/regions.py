@@ -1,0 +1,65 @@
+"""Which parts of which files are backwards, and which ops' gradient checks have to notice a mistake there.
+
+A region is
+  "record"         every lambda given to record() or record_many(); its op's name, where it is a literal, is
+                   what is run, and of the file's patterns those that are no op's name
+  "function NAME"  the bodies of all functions of that name, a regular expression
+  "class NAME"     the bodies of all functions of that class
+  "after TEXT"     the bodies of all functions from the line that holds TEXT to the end of the file
+  "from TEXT"      from the line that holds TEXT to the end of its block
+  "line TEXT"      the line that holds TEXT
+A region that is not found is an error.
+"""
+
+UNARY = ("exp log sqrt square reciprocal neg tanh sigmoid softplus log_sigmoid silu gelu_erf gelu_tanh "
+         "elu_plus_one").split()
+
+FILES = {
+    "autograd/ops_arithmetic.h": (["record", "function chain"], ["mul", "unselected"]),
+    "autograd/ops_dropout.h": (["record"], ["dropout"]),
+    "autograd/ops_loss.cc": (["record"], ["cross_entropy"]),
+    "autograd/ops_matmul.cc": (["record"], ["matmul"]),
+    "autograd/ops_norm.h": (["record", "function row_parameter_grad"], ["layer_norm", "rms_norm"]),
+    "autograd/ops_reduce.h": (["record", "function spread"], ["sum", "mean", "max"]),
+    "autograd/ops_shape.h": (["record"], ["slice"]),
+    "autograd/ops_unary.h": (["record"], ["square", "elu_plus_one", "exp", "unselected"]),
+    "tensor/elementwise.cc": (["function reduce_to"], ["add", "mul"]),
+    "tensor/index.cc": (["function scatter_add_rows"], ["gather_rows"]),
+    "tensor/reduce.cc": (["function max_backward"], ["max"]),
+    "tensor/kernels/gemm.cc": (["line if (e.gelu_grad_pre)", "function ColumnSumsT", "function column_sums"],
+                               ["gelu_mlp", "linear"]),
+    "tensor/kernels/math-inl.h": (
+        [r"function \w+Grad"],
+        ["sigmoid", "silu", "tanh", "tanh_far_out", "gelu_erf", "gelu_tanh", "elu_plus_one"]),
+    "tensor/kernels/norm-inl.h": (
+        ["function AddParameterGrads", r"function \w+Backward\w*"],
+        ["layer_norm", "rms_norm", "norm_in_place"]),
+    "tensor/kernels/softmax-inl.h": ([r"function \w+Backward"],
+                                     ["softmax", "cross_entropy", "log_sum_exp_rows"]),
+    "tensor/kernels/unary-inl.h": (["function G", r"function UnaryBackward\w*"], UNARY),
+    "nn/embedding.cc": (["record"], ["embed"]),
+    "nn/gelu_mlp.cc": (["record"], ["gelu_mlp"]),
+    "nn/head_loss.cc": (["record", "from // (H4)"], ["head_loss"]),
+    "nn/kernels/head_loss.cc": (["from // (H3) dl ="], ["head_loss"]),
+    "nn/linear.cc": (["record"], ["linear"]),
+    "nn/products.h": (["function add_outer", "function add_column_sums"], ["linear", "gelu_mlp"]),
+    "nn/mixers/linear_attention.cc": (["function backward"],
+                                      ["linear_attention.recurrent", "linear_attention.chunkwise"]),
+    "nn/mixers/linear_attention_parallel.cc": (["record"], ["linear_attention.parallel"]),
+    "nn/mixers/softmax_attention.cc": (["function backward", "function zero_rows"],
+                                       ["softmax_attention.recurrent", "softmax_attention.chunkwise"]),
+    "nn/mixers/kernels/decay-inl.h": (["function FeatureGrad", "line s = s * gamma + p"],
+                                      ["linear_attention.recurrent", "linear_attention.chunkwise"]),
+    "nn/mixers/kernels/decay_chunkwise-inl.h": (["class ChunkwiseBackward"], ["linear_attention.chunkwise"]),
+    "nn/mixers/kernels/decay_recurrent-inl.h": (
+        ["after struct TokenRows"],
+        ["linear_attention.recurrent"]),
+    "nn/mixers/kernels/softmax_attention-inl.h": (
+        ["after struct BackwardScratch"], ["softmax_attention.chunkwise"]),
+    "nn/mixers/kernels/softmax_rows-inl.h": (["function WriteSums", r"function \w+Backward\w*"],
+                                             ["softmax_attention.recurrent"]),
+}
+
+# Statements that compute nothing: hints to the cache, declarations, and checks that other tests see to.
+SKIP = ("Prefetch", "hwy::Prefetch(", "fail(", "check_ids(", "static_cast<void>(", "static_assert", "using ",
+        "constexpr ", "static ", "alignas(")
