@@ -252,12 +252,12 @@ TEST_CASE("B137 training memory is activations and a state per chunk") {
       peak.push_back(
           static_cast<double>(pooled_bytes() - before));  // nothing goes back to the system meanwhile
     }
-    // Per token: o, its gradient and those of q, k, v; a chunk's share of a state; a quarter for the pool's
-    // steps.
+    // Per token: o, its gradient and those of q, k, v; a chunk's share of a state. Half as much again for padded
+    // records and the pool's steps; a state per token would be 65 times the share.
     const double activations = 5.0 * kHeads * kDim * sizeof(float);
     const double state = face == Face::kChunkwise ? kHeads * kDim * (kDim + 1.0) * sizeof(float) / kChunk : 0;
     const double slope = (peak.back() - peak.front()) / (2048 - 128);
-    CHECK(slope <= 1.25 * (activations + state) + 64);
+    CHECK(slope <= 1.5 * (activations + state) + 64);
     CHECK(slope > 0);
   }
 }

@@ -162,7 +162,7 @@ LinearAttentionResult<T> linear_attention(Var<T> q, Var<T> k, Var<T> v, Var<T> g
     decay_recurrent_forward(args);
   }
 
-  Saved<T> saved{shape,        options,   q, k, v, gamma, S_init, z_init, keeps ? o : Tensor<T>(),
+  Saved<T> saved{shape,        options, q, k, v, gamma, S_init, z_init, keeps ? o : Tensor<T>(),
                  denominators, records};
   std::array<Tensor<T>, 3> values{std::move(o), std::move(S), std::move(z)};
   std::array<Var<T>, 3> outputs;

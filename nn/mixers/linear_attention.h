@@ -30,9 +30,10 @@
 //
 //   reverse of the recurrence: forward once more with the derivative of the state by γ, then backward
 //   (L16) S'_t = γ S'_{t-1} + S_{t-1},   z'_t = γ z'_{t-1} + z_{t-1}
-//   (L17) da_t = dn_t S_tᵀ + dd_t z_t,   dγ = Σ_t dn_t·(a_t S'_t) + dd_t a_t·z'_t + ⟨S'_T, dS_T⟩ + ⟨z'_T,
-//   dz_T⟩ (L18) G_t = γ G_{t+1} + a_tᵀ dn_t,   g_t = γ g_{t+1} + dd_t a_t     from γ G_{T+1} = dS_T, γ
-//   g_{T+1} = dz_T (L19) db_t = v_t G_tᵀ + g_t,   dv_t = b_t G_t;   dS_0 = γ G_1,   dz_0 = γ g_1
+//   (L17) da_t = dn_t S_tᵀ + dd_t z_t,
+//         dγ = Σ_t dn_t·(a_t S'_t) + dd_t a_t·z'_t + ⟨S'_T, dS_T⟩ + ⟨z'_T, dz_T⟩
+//   (L18) G_t = γ G_{t+1} + a_tᵀ dn_t,   g_t = γ g_{t+1} + dd_t a_t     from γ G_{T+1} = dS_T, γ g_{T+1} = dz_T
+//   (L19) db_t = v_t G_tᵀ + g_t,   dv_t = b_t G_t;   dS_0 = γ G_1,   dz_0 = γ g_1
 //
 // Saved for the backward: d (one number per token and head) and, chunkwise, the state at each chunk's start.
 // Recomputed: features and P inside the chunk; recurrent, the states. Nothing is divided by a power of γ, so

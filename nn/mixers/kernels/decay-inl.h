@@ -183,14 +183,16 @@ HWY_INLINE void TransposeBlock(const T* from, size_t ld_from, size_t rows, T* to
   const hn::FixedTag<T, kBlock> d;
   using V = hn::Vec<decltype(d)>;
   V x[kBlock], y[kBlock];
-  HWY_UNROLL(8) for (size_t r = 0; r < kBlock; ++r) x[r] = r < rows ? hn::LoadU(d, from + r * ld_from) : hn::Zero(d);
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kBlock; ++r) x[r] = r < rows ? hn::LoadU(d, from + r * ld_from) : hn::Zero(d);
   if constexpr (kBlock == 2) {
     y[0] = hn::InterleaveLower(d, x[0], x[1]);
     y[1] = hn::InterleaveUpper(d, x[0], x[1]);
   } else {
     // Within each half of 128 bits: pairs of rows two apart, then pairs of those.
     HWY_UNROLL(2) for (size_t half = 0; half < kBlock; half += 4) {
-      const V even = hn::InterleaveLower(d, x[half], x[half + 2]), odd = hn::InterleaveLower(d, x[half + 1], x[half + 3]);
+      const V even = hn::InterleaveLower(d, x[half], x[half + 2]),
+              odd = hn::InterleaveLower(d, x[half + 1], x[half + 3]);
       const V even_up = hn::InterleaveUpper(d, x[half], x[half + 2]);
       const V odd_up = hn::InterleaveUpper(d, x[half + 1], x[half + 3]);
       y[half] = hn::InterleaveLower(d, even, odd);

@@ -36,7 +36,7 @@ struct DecayForward {
   T* S;             // [B, H, dk, dv]; may be S_init itself
   T* z;             // [B, H, dk] or null; may be z_init itself
   T* denominators;  // [B, H, T] or null: d_t of (L3), for the backward
-  T* records;       // [B, chunks, H, decay_record()], aligned to 64 bytes, or null: for the chunkwise backward
+  T* records;  // [B, chunks, H, decay_record()], aligned to 64 bytes, or null: for the chunkwise backward
 };
 
 // Gradients to q, k and v are written, or added where the flag `add_*` is set; the others are written. Token by token or

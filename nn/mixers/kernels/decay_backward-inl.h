@@ -67,8 +67,10 @@ class ChunkwiseBackward {
   }
   void StoreState(const HeadPlace& at, size_t h) {
     const auto& s = size_;
-    if (args_.d_S_init) StoreRows(d_, s.dk, s.dv, dS_ + h * s.state(), s.ldv, args_.d_S_init + at.state, s.dv, false);
-    if (args_.d_z_init) StoreRows(d_, 1, s.dk, dz_ + h * s.ldk, s.ldk, args_.d_z_init + at.normaliser, s.dk, false);
+    if (args_.d_S_init)
+      StoreRows(d_, s.dk, s.dv, dS_ + h * s.state(), s.ldv, args_.d_S_init + at.state, s.dv, false);
+    if (args_.d_z_init)
+      StoreRows(d_, 1, s.dk, dz_ + h * s.ldk, s.ldk, args_.d_z_init + at.normaliser, s.dk, false);
   }
 
   // has_start, has_end: whether the state at the chunk's start, and dS, dz at its end, may be other than zero.
@@ -144,8 +146,8 @@ class ChunkwiseBackward {
 
   // Rows [i0, i0 + rows) of P and E ⊙ Γ, for the keys to use, and of dq. `start` holds the transposed S and z at the
   // chunk's start, null where they are zero.
-  HWY_INLINE hn::Vec<D> QueryTile(const ChunkPlace& c, const Powers<T>& powers, const T* A, const T* B, const T* start,
-                                  size_t i0, size_t rows, hn::Vec<D> slopes) {
+  HWY_INLINE hn::Vec<D> QueryTile(const ChunkPlace& c, const Powers<T>& powers, const T* A, const T* B,
+                                  const T* start, size_t i0, size_t rows, hn::Vec<D> slopes) {
     const auto [dk, dv, chunk, ldk, ldv, ldc] = size_;
     const size_t end = i0 + rows;
     const T* a = A + i0 * ldk;
@@ -172,11 +174,11 @@ class ChunkwiseBackward {
   }
 
   // Rows [j0, j0 + rows) of dv and dk.
-  HWY_INLINE hn::Vec<D> KeyTile(const ChunkPlace& c, const Powers<T>& powers, const T* A, const T* B, bool has_end,
-                                size_t j0, size_t rows, hn::Vec<D> slopes) {
+  HWY_INLINE hn::Vec<D> KeyTile(const ChunkPlace& c, const Powers<T>& powers, const T* A, const T* B,
+                                bool has_end, size_t j0, size_t rows, hn::Vec<D> slopes) {
     const auto [dk, dv, chunk, ldk, ldv, ldc] = size_;
-    const size_t below = c.n - j0;        // rows i ≥ j0
-    const size_t corner = j0 * ldc + j0;  // of P at (j0, j0)
+    const size_t below = c.n - j0;                  // rows i ≥ j0
+    const size_t corner = j0 * ldc + j0;            // of P at (j0, j0)
     const T* weight = powers.power + c.n - 1 - j0;  // R of row j0; those after it lie before it
     const T* slope = powers.slope + c.n - 1 - j0;
     const Store then = has_end ? Store::kAdd : Store::kSet;
@@ -205,7 +207,8 @@ class ChunkwiseBackward {
   }
 
   // Row i: p becomes P_i (L4), e becomes E_i ⊙ Γ_i (L8); slopes plus the first sum of (L14).
-  HWY_INLINE hn::Vec<D> WeighRow(const Powers<T>& powers, size_t i, size_t end, T* p, T* e, hn::Vec<D> slopes) {
+  HWY_INLINE hn::Vec<D> WeighRow(const Powers<T>& powers, size_t i, size_t end, T* p, T* e,
+                                 hn::Vec<D> slopes) {
     const size_t lanes = hn::Lanes(d_);
     const T* power = powers.PowerRow(i);
     const T* slope = powers.SlopeRow(i);

@@ -63,8 +63,8 @@ struct ChunkPlace {
 
 // sums[0..width) = scale·sums + Σ_i weights[i·step]·rows[i·width ..]; width in whole lines. In registers throughout.
 template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE void AccumulateRows(D d, size_t n, const T* weights, ptrdiff_t step, const T* rows, size_t width, T scale,
-                               T* sums) {
+HWY_INLINE void AccumulateRows(D d, size_t n, const T* weights, ptrdiff_t step, const T* rows, size_t width,
+                               T scale, T* sums) {
   for (size_t j = 0; j < width; j += hn::Lanes(d)) {
     auto sum = hn::Mul(hn::Set(d, scale), hn::LoadU(d, sums + j));
     const T* weight = weights;
