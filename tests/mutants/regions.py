@@ -50,7 +50,7 @@ FILES = {
                                        ["softmax_attention.recurrent", "softmax_attention.chunkwise"]),
     "nn/mixers/kernels/decay-inl.h": (["function FeatureGrad", "line s = s * gamma + p"],
                                       ["linear_attention.recurrent", "linear_attention.chunkwise"]),
-    "nn/mixers/kernels/decay_chunkwise-inl.h": (["class ChunkwiseBackward"], ["linear_attention.chunkwise"]),
+    "nn/mixers/kernels/decay_backward-inl.h": (["class ChunkwiseBackward"], ["linear_attention.chunkwise"]),
     "nn/mixers/kernels/decay_recurrent-inl.h": (
         ["after struct TokenRows"],
         ["linear_attention.recurrent"]),
