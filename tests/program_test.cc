@@ -309,36 +309,43 @@ TEST_CASE("a damaged checkpoint is passed over with a notice, and refused by its
   REQUIRE(fs::exists(last));
   REQUIRE(fs::exists(before));
   const std::string whole = contents(last);
+  const auto passed_over = [&] {
+    const Outcome generated = run({"generate", copy.string(), "--tokens", "3", "--json"});
+    CHECK(generated.code == 0);
+    CHECK(generated.err.find(last.string()) != std::string::npos);
+    CHECK(generated.err.find("earlier checkpoint") != std::string::npos);
+    CHECK(run({"inspect", copy.string(), "--json"}).json().at("step") == 4);
+    CHECK(refusal(run({"generate", last.string()}), 1, {last.string()}) == "");
+    fs::remove(before);
+    CHECK(refusal(run({"generate", copy.string()}), 1, {last.string()}) == "");
+  };
 
   SECTION("cut short") {
     fs::resize_file(last, whole.size() - 1);
+    passed_over();
   }
   SECTION("longer") {
     write(last, whole + "x");
+    passed_over();
   }
   SECTION("a changed value") {
     std::string changed = whole;
     changed[changed.size() - 1000] = static_cast<char>(changed[changed.size() - 1000] ^ 1);
     write(last, changed);
+    passed_over();
   }
   SECTION("foreign") {
     write(last, "not a checkpoint, but long enough to be read as one");
+    passed_over();
   }
   SECTION("empty") {
     write(last, "");
+    passed_over();
   }
   SECTION("B079 a header length beyond the file") {
     write(last, std::string(8, '\xff') + whole.substr(8));
+    passed_over();
   }
-
-  const Outcome generated = run({"generate", copy.string(), "--tokens", "3", "--json"});
-  CHECK(generated.code == 0);
-  CHECK(generated.err.find(last.string()) != std::string::npos);
-  CHECK(generated.err.find("earlier checkpoint") != std::string::npos);
-  CHECK(run({"inspect", copy.string(), "--json"}).json().at("step") == 4);
-  CHECK(refusal(run({"generate", last.string()}), 1, {last.string()}) == "");
-  fs::remove(before);
-  CHECK(refusal(run({"generate", copy.string()}), 1, {last.string()}) == "");
 }
 
 }  // namespace
