@@ -127,7 +127,7 @@ HWY_INLINE V ExpWide(D d, V r) {
   return hn::MulAdd(hn::MulAdd(q, r, hn::Set(d, hn::TFromD<D>{1})), r, hn::Set(d, hn::TFromD<D>{1}));
 }
 
-// exp(x), within 2 ulp (float 1.1, double 1.1), subnormal results included.
+// exp(x), within 2 ulp (float 1.5, double 1.4), subnormal results included.
 //   (X1) x = 2 m ln 2 + r, |r| <= ln 2      exp(x) = exp(r) 2^m 2^m
 // An even exponent, so that both halves are one normal number over the whole range.
 template <class D, class V>
