@@ -139,24 +139,26 @@ std::vector<GoldenFace> gated_retention_faces() {
   return faces;
 }
 
+// Parameters of the course's layer: our name, the files' name.
+constexpr std::pair<const char*, const char*> kLayerNames[] = {{"mixer.q.weight", "W_q"},
+                                                               {"mixer.k.weight", "W_k"},
+                                                               {"mixer.v.weight", "W_v"},
+                                                               {"mixer.out.weight", "W_o"},
+                                                               {"mixer.gamma_logit", "gamma_logit"}};
+
 // The course's layer, without biases and ε.
 template <class T>
 struct LinearLayer {
   explicit LinearLayer(const GoldenRun<T>& r) : parameters(0) {
     const MixerConfig config{r.shape("x")[2], static_cast<size_t>(r.golden.number("H")), false, 0};
     mixer = make_mixer<T>("linear", config, parameters, "mixer");
-    for (const auto& [ours, theirs] : kNames) {
+    for (const auto& [ours, theirs] : kLayerNames) {
       Parameter<T>* parameter = parameters.find(ours);
       if (!parameter) fail("the layer has no parameter {}", ours);
       parameter->mutable_value() = r.value(theirs);
     }
   }
 
-  static constexpr std::pair<const char*, const char*> kNames[] = {{"mixer.q.weight", "W_q"},
-                                                                   {"mixer.k.weight", "W_k"},
-                                                                   {"mixer.v.weight", "W_v"},
-                                                                   {"mixer.out.weight", "W_o"},
-                                                                   {"mixer.gamma_logit", "gamma_logit"}};
   ParameterList<T> parameters;
   std::unique_ptr<Mixer<T>> mixer;
 };
@@ -169,7 +171,7 @@ std::vector<GoldenFace> linear_layer_faces() {
       const LinearLayer<T> layer(r);
       r.output("y", layer.mixer->forward(r.tape, r.input("x"), of.face, Var<T>()));
       r.backward();
-      for (const auto& [ours, theirs] : layer.kNames) r.gradient(theirs, layer.parameters.find(ours)->grad());
+      for (const auto& [ours, theirs] : kLayerNames) r.gradient(theirs, layer.parameters.find(ours)->grad());
     }));
   }
   faces.push_back(golden_face("decode", []<class T>(GoldenRun<T>& r) {
