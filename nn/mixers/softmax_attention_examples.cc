@@ -91,6 +91,9 @@ std::vector<Point> points() {
   p = {"queries that see no key", 7, 3};
   p.offset = -4;
   all.push_back(p);
+  p = {"one query that sees no key", 1, 3};
+  p.offset = -1;
+  all.push_back(p);
   p = {"logits up to 100", 24, 24};
   p.deviation = 5;
   p.float_multiple = 4096;

@@ -67,6 +67,7 @@ class Mutator:
         self.base, self.left_out = base, set(left_out)
         self.sites, self.edits = [], []
         for first, last, self.patterns in regions(self.code, source, specs, patterns, ops):
+            self.returns_nothing = re.search(r"\bvoid\s+\w+\s*\([^{};]*\)\s*(?:const)?\s*$", self.code[:first])
             self.block(first + 1, last)
         if not self.sites:
             raise NotFound("anything to mutate")
@@ -145,6 +146,13 @@ class Mutator:
         if text.startswith(self.skip) or word in ("break", "continue", "do", "else"):
             return
         inner = self.lambdas(i, end)
+        if word == "return" and self.returns_nothing and text != word:
+            number = self.site("drop", i, end)
+            if number is not None:
+                self.insert(i, "{ if (mutation::on<%d>()) return; " % number, (1, -(end - i) - 2))
+                self.insert(end + 1, " }", (0, end - i + 2))
+            self.expression(i + len(word), end, inner)
+            return
         if word == "return":
             begin = i + len("return")
             while begin < end and self.code[begin].isspace():
@@ -203,8 +211,10 @@ class Mutator:
             if re.search(r"(?:^|[=(,\s])\[[&=\w\s,]*\]$", before) and not any(a < at < b for a, b in found):
                 last = closing(self.code, at)
                 found.append((at, last))
+        returns_nothing, self.returns_nothing = self.returns_nothing, None
         for a, b in found:
             self.block(a + 1, b)
+        self.returns_nothing = returns_nothing
         return found
 
     # Expressions.
@@ -272,7 +282,11 @@ class Mutator:
             opened = begin + match.start()
             closed = closing(self.code, opened)
             if self.code[opened + 1:closed].strip() not in ("", "0"):
+                before = len(self.sites)
                 self.wrap("index", opened + 1, closed)
+                if len(self.sites) > before:
+                    name = re.search(r"[\w.]*(?:\[[^\[\]]*\])?$", text[:match.start()]).group(0)
+                    self.sites[-1].text = "%s[%s]" % (name, self.sites[-1].text)
         self.calls(begin, text)
         for match in re.finditer(r"\.accumulate\(", text):
             opened = begin + match.end() - 1

@@ -22,21 +22,29 @@ FILES = {
     "autograd/ops_norm.h": (["record", "function row_parameter_grad"], ["layer_norm", "rms_norm"]),
     "autograd/ops_reduce.h": (["record", "function spread"], ["sum", "mean", "max"]),
     "autograd/ops_shape.h": (["record"], ["slice"]),
-    "autograd/ops_unary.h": (["record"], ["square", "elu_plus_one", "exp", "unselected"]),
+    "autograd/ops_unary.h": (["record"], ["square", "elu_plus_one", "exp", "log", "unselected"]),
     "tensor/elementwise.cc": (["function reduce_to"], ["add", "mul"]),
     "tensor/index.cc": (["function scatter_add_rows"], ["gather_rows"]),
     "tensor/reduce.cc": (["function max_backward"], ["max"]),
     "tensor/kernels/gemm.cc": (["line if (e.gelu_grad_pre)", "function ColumnSumsT", "function column_sums"],
                                ["gelu_mlp", "linear"]),
     "tensor/kernels/math-inl.h": (
-        [r"function \w+Grad"],
-        ["sigmoid", "silu", "tanh", "tanh_far_out", "gelu_erf", "gelu_tanh", "elu_plus_one"]),
+        ["function SigmoidGrad", "function TimesSigmoidGrad", "function SiluGrad", "function TanhGrad",
+         "function EluPlusOneGrad"],
+        ["sigmoid", "silu", "tanh", "tanh_far_out", "gelu_tanh", "elu_plus_one"]),
+    "tensor/kernels/gelu-inl.h": (["function GeluErfGrad", "function GeluTanhGrad"], ["gelu_erf", "gelu_tanh"]),
     "tensor/kernels/norm-inl.h": (
-        ["function AddParameterGrads", r"function \w+Backward\w*"],
+        ["function AddParameterGrads", "function LayerNormBackwardRow", "function LayerNormBackward",
+         "function RmsNormBackward"],
         ["layer_norm", "rms_norm", "norm_in_place"]),
-    "tensor/kernels/softmax-inl.h": ([r"function \w+Backward"],
+    "tensor/kernels/softmax-inl.h": (["function SoftmaxBackward", "function LogSumExpBackward"],
                                      ["softmax", "cross_entropy", "log_sum_exp_rows"]),
-    "tensor/kernels/unary-inl.h": (["function G", r"function UnaryBackward\w*"], UNARY),
+    "tensor/kernels/unary-inl.h": (["function G", "function UnaryBackwardLoop", "function UnaryBackward"], UNARY),
+    "tensor/kernels/norm.cc": ([r"function \w+Backward\w+", r"function \w+_backward"],
+                               ["layer_norm", "rms_norm"]),
+    "tensor/kernels/softmax.cc": ([r"function \w+Backward\w+", r"function \w+_backward"],
+                                  ["softmax", "cross_entropy", "log_sum_exp_rows"]),
+    "tensor/kernels/unary.cc": ([r"function \w+Backward\w+", r"function \w+_backward"], ["square", "elu_plus_one"]),
     "nn/embedding.cc": (["record"], ["embed"]),
     "nn/gelu_mlp.cc": (["record"], ["gelu_mlp"]),
     "nn/head_loss.cc": (["record", "from // (H4)"], ["head_loss"]),
@@ -56,8 +64,17 @@ FILES = {
         ["linear_attention.recurrent"]),
     "nn/mixers/kernels/softmax_attention-inl.h": (
         ["after struct BackwardScratch"], ["softmax_attention.chunkwise"]),
-    "nn/mixers/kernels/softmax_rows-inl.h": (["function WriteSums", r"function \w+Backward\w*"],
+    "nn/mixers/kernels/softmax_rows-inl.h": (["function WriteSums", "function RowsBackwardT"],
                                              ["softmax_attention.recurrent"]),
+}
+
+# Functions that look like a backward by their name: a file that holds one has to be above, or here.
+BACKWARD = r"\w*(?:Backward|Grad)\w*|\w+_backward"
+NOT_MUTATED = {
+    "autograd/evaluate.h",  # of the checks themselves
+    "autograd/tape.h",  # the tape
+    "nn/mixers/faces.cc",  # of the checks themselves
+    "nn/mixers/kernels/softmax_attention.cc",  # dispatch alone, by macros
 }
 
 # Statements that compute nothing: hints to the cache, declarations, and checks that other tests see to.

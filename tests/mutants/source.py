@@ -33,7 +33,7 @@ def closing(code, i):
 
 
 def function_bodies(code, name, start=0, end=None):
-    for match in re.compile(r"(?<![\w.:>])%s\s*\(" % name).finditer(code, start, end or len(code)):
+    for match in re.compile(r"(?<![\w.:>])(?:%s)\s*\(" % name).finditer(code, start, end or len(code)):
         after = closing(code, match.end() - 1) + 1
         brace = re.compile(r"\s*(const|noexcept|HWY_ATTR|\s)*\{").match(code, after)
         if brace and re.search(r"[\w>*&]\s+$", code[:match.start()]):
