@@ -350,7 +350,8 @@ TEST_CASE("B104 a window of W keys counts the own token") {
 
 TEST_CASE("B112 query heads share key and value heads by blocks") {
   const size_t pairs[][2] = {{4, 2}, {6, 3}, {8, 1}, {4, 4}};
-  for (const auto& [heads, kv_heads] : pairs) {
+  for (const auto& pair : pairs) {
+    const size_t heads = pair[0], kv_heads = pair[1];
     const Sizes n{2, 21, 21, heads, kv_heads, 5, 3};
     Inputs<double> in(n, 23);
     for (const Face face : kFaces) {
