@@ -19,6 +19,7 @@ const GoldenFaces& known() {
     add_basic_operations(all);
     add_training_operations(all);
     add_mixers(all);
+    add_gated_mixers(all);
     add_models(all);
     return all;
   }();

@@ -109,6 +109,7 @@ using GoldenFaces = std::map<std::string, std::vector<GoldenFace>, std::less<>>;
 void add_basic_operations(GoldenFaces& faces);
 void add_training_operations(GoldenFaces& faces);
 void add_mixers(GoldenFaces& faces);
+void add_gated_mixers(GoldenFaces& faces);
 void add_models(GoldenFaces& faces);
 
 }  // namespace storytape

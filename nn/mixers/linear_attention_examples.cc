@@ -223,6 +223,9 @@ void register_linear_attention() {
   p.gamma = p.normalise = false;
   p.phi = FeatureMap::kIdentity;
   register_faces(face_variant(p));
+  p.name = "retention";
+  p.gamma = true;
+  register_faces(face_variant(p));
 }
 
 }  // namespace storytape

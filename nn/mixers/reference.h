@@ -51,4 +51,38 @@ void linear_attention(const MixerSize& n, bool elu, double eps, const S* q, cons
   }
 }
 
+// One token after the other: the gate, then n_h writes, then the read-out.
+//   S = Diag(α_t) S;  n_h times  S += k_rᵀ β_r (v_r - k_r S), or S += k_rᵀ v_r where beta is null;  o_t = q_t S.
+// alpha is null (no gate), [B, T, H], or with per_channel [B, T, H, dk]. q [B, T, H, dk], k [B, T·n_h, H, dk],
+// v [B, T·n_h, H, dv], beta [B, T·n_h, H], o [B, T, H, dv], state [B, H, dk, dv].
+template <class S>
+void gated_recurrence(const MixerSize& n, size_t steps, bool per_channel, const S* q, const S* k, const S* v,
+                      const S* alpha, const S* beta, S* state, S* o) {
+  for (size_t b = 0; b < n.batch; ++b) {
+    for (size_t h = 0; h < n.heads; ++h) {
+      S* M = state + (b * n.heads + h) * n.dk * n.dv;
+      for (size_t t = 0; t < n.tokens; ++t) {
+        const size_t token = (b * n.tokens + t) * n.heads + h;
+        for (size_t i = 0; alpha && i < n.dk; ++i) {
+          for (size_t j = 0; j < n.dv; ++j) M[i * n.dv + j] *= alpha[per_channel ? token * n.dk + i : token];
+        }
+        for (size_t r = t * steps; r < (t + 1) * steps; ++r) {
+          const size_t write = (b * n.tokens * steps + r) * n.heads + h;
+          for (size_t j = 0; j < n.dv; ++j) {
+            S u = v[write * n.dv + j];
+            for (size_t i = 0; beta && i < n.dk; ++i) u -= k[write * n.dk + i] * M[i * n.dv + j];
+            if (beta) u *= beta[write];
+            for (size_t i = 0; i < n.dk; ++i) M[i * n.dv + j] += k[write * n.dk + i] * u;
+          }
+        }
+        for (size_t j = 0; j < n.dv; ++j) {
+          S sum{0};
+          for (size_t i = 0; i < n.dk; ++i) sum += q[token * n.dk + i] * M[i * n.dv + j];
+          o[token * n.dv + j] = sum;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace storytape::reference

@@ -1,5 +1,6 @@
 #include "nn/mixers/registry.h"
 
+#include "nn/mixers/gated_recurrence.h"
 #include "nn/mixers/linear_attention.h"
 #include "nn/mixers/softmax_attention.h"
 
@@ -10,6 +11,7 @@ void register_mixers() {
     register_softmax_attention();
     register_softmax_faces();
     register_linear_attention();
+    register_gated_recurrence();
     return true;
   }();
   static_cast<void>(once);

@@ -14,6 +14,10 @@ A region that is not found is an error.
 UNARY = ("exp log sqrt square reciprocal neg tanh sigmoid softplus log_sigmoid silu gelu_erf gelu_tanh "
          "elu_plus_one").split()
 
+GATED = "unified gla delta_rule gated_delta_rule kda gated_delta_product".split()
+GATED_RECURRENT = [f"{op}.recurrent" for op in GATED]
+GATED_CHUNKWISE = [f"{op}.chunkwise" for op in GATED]
+
 FILES = {
     "autograd/ops_arithmetic.h": (["record", "function chain"], ["mul", "unselected"]),
     "autograd/ops_dropout.h": (["record"], ["dropout"]),
@@ -54,6 +58,12 @@ FILES = {
     "nn/mixers/linear_attention.cc": (["function backward"],
                                       ["linear_attention.recurrent", "linear_attention.chunkwise"]),
     "nn/mixers/linear_attention_parallel.cc": (["record"], ["linear_attention.parallel"]),
+    "nn/mixers/gated_recurrence.cc": (["function backward"], GATED_RECURRENT + GATED_CHUNKWISE),
+    "nn/mixers/parallel_ops.cc": (["record"], ["segment_products", "solve_unit_lower"]),
+    "nn/mixers/kernels/gated_backward-inl.h": (["class GatedChunkwiseBackward"], GATED_CHUNKWISE),
+    "nn/mixers/kernels/gated_gates-inl.h": (["function ScalarGatesBackward", "function VectorGatesBackward"],
+                                            GATED_CHUNKWISE),
+    "nn/mixers/kernels/gated_recurrent-inl.h": (["class GatedRecurrentBackward"], GATED_RECURRENT),
     "nn/mixers/softmax_attention.cc": (["function backward", "function zero_rows"],
                                        ["softmax_attention.recurrent", "softmax_attention.chunkwise"]),
     "nn/mixers/kernels/decay-inl.h": (["function FeatureGrad", "line s = s * gamma + p"],

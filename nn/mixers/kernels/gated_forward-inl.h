@@ -1,0 +1,64 @@
+// The chunkwise forward of the gated family. Included per target. Tags: nn/mixers/gated_recurrence.h.
+#if defined(STORYTAPE_GATED_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STORYTAPE_GATED_FORWARD_INL_H_
+#undef STORYTAPE_GATED_FORWARD_INL_H_
+#else
+#define STORYTAPE_GATED_FORWARD_INL_H_
+#endif
+
+#include "tensor/simd_targets.h"
+// After simd_targets.h.
+#include "hwy/highway.h"
+#include "nn/mixers/kernels/gated_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace storytape {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D, typename T = hn::TFromD<D>>
+void GatedChunkwiseForward(D d, const GatedForward<T>& args) {
+  const GatedInputs<T>& in = args.in;
+  const GatedSizes<T> s(in);
+  const size_t tokens = in.shape.tokens, chunks = (tokens + in.chunk - 1) / in.chunk;
+  T *memory, *S, *o;
+  const Buffer scratch =
+      CutScratch<T>({{&memory, GatedTile<T>::Size(s)}, {&S, s.state()}, {&o, s.tokens * s.ldv}});
+  // Columns of padding that no product writes are read by others.
+  ZeroArray(d, memory, GatedTile<T>::Size(s));
+
+  for (size_t b = 0; b < in.shape.batch; ++b) {
+    for (size_t h = 0; h < in.shape.heads; ++h) {
+      const GatedPlace at(in.shape, in.gate, b, h);
+      ZeroArray(d, S, s.state());
+      if (in.S_init) LoadRows(d, s.dk, s.dv, in.S_init + at.state, s.dv, S, s.ldv);
+      for (size_t chunk = 0; chunk < chunks; ++chunk) {
+        if (args.records) {
+          const size_t record = (b * in.shape.heads + h) * chunks + chunk;
+          StoreRows(d, s.dk, s.dv, S, s.ldv, args.records + record * s.dk * s.dv, s.dv, false);
+        }
+        const size_t last = std::min(tokens, (chunk + 1) * in.chunk);
+        ForTiles(s, chunk * in.chunk, last, [&](size_t first, size_t count) HWY_ATTR {
+          GatedTile<T> tile(s, memory);
+          tile.first = first;
+          tile.tokens = count;
+          tile.writes = count * s.steps;
+          PrepareTile(d, in, s, at, tile);
+          EffectiveValues(d, in, s, at, S, tile);
+          Product(d, count, s.dv, s.dk, tile.Q_hat, s.ldk, 1, S, s.ldv, Store::kSet, o, s.ldv);  // (G6)
+          Product(d, count, s.dv, tile.writes, tile.P, s.ldn, 1, tile.U, s.ldv, Store::kAdd, o, s.ldv);
+          StoreRows(d, count, s.dv, o, s.ldv, args.o + at.o(in.shape) + first * at.value_stride,
+                    at.value_stride, false);
+          AdvanceState(d, s, tile, S);
+        });
+      }
+      StoreRows(d, s.dk, s.dv, S, s.ldv, args.S + at.state, s.dv, false);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace storytape
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
