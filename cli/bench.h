@@ -7,5 +7,6 @@ namespace storytape::cli {
 
 void add_bench_train(const Program& program, CLI::App* bench);
 void add_bench_gemm(const Program& program, CLI::App* bench);
+void add_bench_mixers(const Program& program, CLI::App* bench);
 
 }  // namespace storytape::cli

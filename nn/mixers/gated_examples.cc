@@ -244,6 +244,8 @@ void register_gated_recurrence() {
       {"kda", GateKind::kVector, true, 1},
       {"delta_product", GateKind::kNone, true, 3},
       {"gated_delta_product", GateKind::kScalar, true, 2},
+      // No published layer, but a point of the family.
+      {"kda_product", GateKind::kVector, true, 2},
   };
   for (const Point& p : family) {
     register_op(p.op, [p] { return examples(p); });

@@ -27,31 +27,35 @@ class GatedChunkwiseBackward {
     tiles_ = (chunk + s_.tokens - 1) / s_.tokens;
     scratch_ = CutScratch<T>({{&memory_, tiles_ * GatedTile<T>::Size(s_)},
                               {&grads_, GatedTileGrads<T>::Size(s_)},
-                              {&S_, s_.state()},
                               {&St_, s_.ldv * s_.ldk},
-                              {&dS_, s_.state()},
+                              {&states_, in_.shape.heads * s_.state()},
                               {&dSt_, s_.ldv * s_.ldk},
-                              {&dO_, s_.tokens * s_.ldv},
-                              {&dU_, s_.writes * s_.ldv},
+                              {&dO_, (s_.tokens + s_.writes) * s_.ldv},
                               {&Ut_, s_.ldv * s_.ldn},
                               {&dbeta_, s_.ldn}});
     // Columns of padding that no product writes are read by others.
     ZeroArray(d_, memory_, tiles_ * GatedTile<T>::Size(s_));
-    ZeroArray(d_, dU_, s_.writes * s_.ldv);
+    ZeroArray(d_, dO_, (s_.tokens + s_.writes) * s_.ldv);
   }
 
   void Run() {
-    const size_t tokens = in_.shape.tokens, chunks = (tokens + in_.chunk - 1) / in_.chunk;
+    const size_t heads = in_.shape.heads, tokens = in_.shape.tokens;
+    const size_t chunks = (tokens + in_.chunk - 1) / in_.chunk;
     for (size_t b = 0; b < in_.shape.batch; ++b) {
-      for (size_t h = 0; h < in_.shape.heads; ++h) {
-        const GatedPlace at(in_.shape, in_.gate, b, h);
-        ZeroArray(d_, dS_, s_.state());
-        if (args_.d_S) LoadRows(d_, s_.dk, s_.dv, args_.d_S + at.state, s_.dv, dS_, s_.ldv);
-        for (size_t chunk = chunks; chunk-- > 0;) {
-          Chunk(at, (b * in_.shape.heads + h) * chunks + chunk, chunk * in_.chunk,
+      ZeroArray(d_, states_, heads * s_.state());
+      for (size_t chunk = chunks; chunk-- > 0;) {
+        for (size_t h = 0; h < heads; ++h) {
+          const GatedPlace at(in_.shape, in_.gate, b, h);
+          dS_ = states_ + h * s_.state();
+          if (chunk + 1 == chunks && args_.d_S) {
+            LoadRows(d_, s_.dk, s_.dv, args_.d_S + at.state, s_.dv, dS_, s_.ldv);
+          }
+          Chunk(at, (b * heads + h) * chunks + chunk, chunk * in_.chunk,
                 std::min(tokens, (chunk + 1) * in_.chunk));
+          if (chunk == 0 && args_.d_S_init) {
+            StoreRows(d_, s_.dk, s_.dv, dS_, s_.ldv, args_.d_S_init + at.state, s_.dv, false);
+          }
         }
-        if (args_.d_S_init) StoreRows(d_, s_.dk, s_.dv, dS_, s_.ldv, args_.d_S_init + at.state, s_.dv, false);
       }
     }
   }
@@ -59,8 +63,6 @@ class GatedChunkwiseBackward {
  private:
   // Tokens [first, last).
   void Chunk(const GatedPlace& at, size_t record, size_t first, size_t last) {
-    ZeroArray(d_, S_, s_.state());
-    LoadRows(d_, s_.dk, s_.dv, args_.records + record * s_.dk * s_.dv, s_.dv, S_, s_.ldv);
     const size_t count = (last - first + s_.tokens - 1) / s_.tokens;
     const auto tile_at = [&](size_t index) HWY_ATTR {
       GatedTile<T> tile(s_, memory_ + index * GatedTile<T>::Size(s_));
@@ -73,12 +75,13 @@ class GatedChunkwiseBackward {
       }
       return tile;
     };
+    LoadRows(d_, s_.dk, s_.dv, args_.records + record * s_.dk * s_.dv, s_.dv, tile_at(0).S, s_.ldv);
     for (size_t index = 0; index < count; ++index) {
       GatedTile<T> tile = tile_at(index);
-      std::copy_n(S_, s_.state(), tile.S);
       PrepareTile(d_, in_, s_, at, tile);
-      EffectiveValues(d_, in_, s_, at, S_, tile);
-      if (index + 1 < count) AdvanceState(d_, s_, tile, S_);
+      ReadState(d_, s_, tile.S, false, tile);
+      EffectiveValues(d_, in_, s_, at, tile);
+      if (index + 1 < count) AdvanceState(d_, s_, tile, tile.S, tile_at(index + 1).S);
     }
     for (size_t index = count; index-- > 0;) Tile(at, tile_at(index));
   }
@@ -88,8 +91,10 @@ class GatedChunkwiseBackward {
     const auto [dk, dv, steps, unused_tokens, unused_writes, ldk, ldv, ldn, delta, gate] = s_;
     const size_t n = tile.writes, tokens = tile.tokens;
     GatedTileGrads<T> g(s_, grads_);
-    const size_t o_row = at.o(in_.shape) + tile.first * at.value_stride;
-    LoadRows(d_, tokens, dv, args_.d_o + o_row, at.value_stride, dO_, ldv);
+    // Gradients of read-outs and of effective values lie one behind the other, as decayed queries and keys do.
+    dU_ = dO_ + tokens * ldv;
+    const T* d_o = args_.d_o + at.o(in_.shape);
+    LoadRows(d_, tokens, dv, d_o + tile.first * at.value_stride, at.value_stride, dO_, ldv);
     Transpose(dk, dv, dS_, ldv, dSt_, ldk);
     Transpose(dk, dv, tile.S, ldv, St_, ldk);
     Transpose(n, dv, tile.U, ldv, Ut_, ldn);
@@ -97,24 +102,30 @@ class GatedChunkwiseBackward {
     // (G8)
     Product(d_, n, dv, dk, tile.Kt, 1, ldn, dS_, ldv, Store::kSet, dU_, ldv);
     Product(d_, n, dv, tokens, tile.P, 1, ldn, dO_, ldv, Store::kAdd, dU_, ldv);
-    // (G12): of what the state's end and the read-outs were made of
+    // (G12): of what the state's end was made of
     Product(d_, n, ldk, dv, tile.U, ldv, 1, dSt_, ldk, Store::kSet, g.dK_end, ldk);
-    Product(d_, tokens, ldk, dv, dO_, ldv, 1, St_, ldk, Store::kSet, g.dQ_hat, ldk);
     ScoreGradients(tokens, dO_, tile, g.dP, [&](size_t i) { return (i + 1) * s_.steps; });
     if (gate != GateKind::kNone) {
       SpanGradient(g.dlambda);
       for (size_t c = 0; c < dk; ++c) ScaleArray(d_, tile.lambda[c], dS_ + c * ldv, ldv);  // (G11)
     }
-    Product(d_, dk, dv, tokens, tile.Q_hat, 1, ldk, dO_, ldv, Store::kAdd, dS_, ldv);  // (G11)
     if (delta) {
       SolveBackward(tile);
       if (args_.d_v) StoreValues(at, tile, T{-1});
-      Product(d_, n, ldk, dv, dU_, ldv, 1, St_, ldk, Store::kSet, g.dK_hat, ldk);
       ScoreGradients(n, dU_, tile, g.dA, [](size_t r) { return r; });
-      Product(d_, dk, dv, n, tile.K_hat, 1, ldk, dU_, ldv, Store::kAdd, dS_, ldv);  // (G11)
       StoreBetas(at, tile);
     } else if (args_.d_v) {
       StoreValues(at, tile, T{1});
+    }
+    // (G12), (G11): of what was read from the state's start
+    const bool together =
+        delta && tile.K_hat == tile.Q_hat + tokens * ldk && g.dK_hat == g.dQ_hat + tokens * ldk;
+    const size_t rows = together ? tokens + n : tokens;
+    Product(d_, rows, ldk, dv, dO_, ldv, 1, St_, ldk, Store::kSet, g.dQ_hat, ldk);
+    Product(d_, dk, dv, rows, tile.Q_hat, 1, ldk, dO_, ldv, Store::kAdd, dS_, ldv);
+    if (delta && !together) {
+      Product(d_, n, ldk, dv, dU_, ldv, 1, St_, ldk, Store::kSet, g.dK_hat, ldk);
+      Product(d_, dk, dv, n, tile.K_hat, 1, ldk, dU_, ldv, Store::kAdd, dS_, ldv);
     }
     GatesBackward(tile, g);
     StoreKeys(at, tile, g);
@@ -204,7 +215,7 @@ class GatedChunkwiseBackward {
   GatedSizes<T> s_;
   size_t tiles_;
   Buffer scratch_;
-  T *memory_, *grads_, *S_, *St_, *dS_, *dSt_, *dO_, *dU_, *Ut_, *dbeta_;
+  T *memory_, *grads_, *St_, *states_, *dS_, *dSt_, *dO_, *dU_, *Ut_, *dbeta_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -150,45 +150,52 @@ void VectorGatesBackward(D d, const GatedSizes<T>& s, const GatedTile<T>& tile, 
       const size_t i = r / s.steps;
       const T* row = g.decayed + r * n * lanes;
       const auto lambda_r = hn::LoadU(d, span + r * lanes);
-      const bool read = r % s.steps + 1 == s.steps;
-      if (read) {
-        const auto query = hn::LoadU(d, tile.Q + i * ldk + c);
-        const auto dq_hat = hn::LoadU(d, g.dQ_hat + i * ldk + c);
-        const T* dP = g.dP + i * ldn;
-        whole = hn::MulAdd(query, dq_hat, whole);
-        auto dq = hn::Mul(lambda_r, dq_hat);
-        for (size_t j = 0; j <= r; ++j) {
-          const auto x = hn::Set(d, dP[j]);
-          dq = hn::MulAdd(x, hn::LoadU(d, row + j * lanes), dq);
-          T* sum = key_sums + j * ldk + c;
-          hn::StoreU(hn::MulAdd(x, query, hn::LoadU(d, sum)), d, sum);
-        }
-        hn::StoreU(dq, d, g.dQ + i * ldk + c);
-      }
-      auto dk = hn::LoadU(d, key_sums + r * ldk + c);
+      const bool read = r % s.steps + 1 == s.steps, gated = r % s.steps == 0;
+      const auto query = read ? hn::LoadU(d, tile.Q + i * ldk + c) : hn::Zero(d);
+      const auto dq_hat = read ? hn::LoadU(d, g.dQ_hat + i * ldk + c) : hn::Zero(d);
+      const auto key = hn::LoadU(d, tile.K + r * ldk + c);
+      const auto gate = gated ? hn::LoadU(d, tile.gates + i * ldk + c) : hn::Set(d, T{1});
+      const T* dP = g.dP + i * ldn;
+      const T* dA = g.dA + r * ldn;
+      whole = hn::MulAdd(query, dq_hat, whole);
+      auto dq = hn::Mul(lambda_r, dq_hat);
+      auto dk = hn::Zero(d);
       if (kDelta) {
-        const auto key = hn::LoadU(d, tile.K + r * ldk + c);
         const auto dk_hat = hn::LoadU(d, g.dK_hat + r * ldk + c);
-        const T* dA = g.dA + r * ldn;
         whole = hn::MulAdd(key, dk_hat, whole);
-        dk = hn::MulAdd(lambda_r, dk_hat, dk);
-        for (size_t j = 0; j < r; ++j) {
-          const auto x = hn::Set(d, dA[j]);
-          dk = hn::MulAdd(x, hn::LoadU(d, row + j * lanes), dk);
-          T* sum = key_sums + j * ldk + c;
-          hn::StoreU(hn::MulAdd(x, key, hn::LoadU(d, sum)), d, sum);
-        }
+        dk = hn::Mul(lambda_r, dk_hat);
       }
-      hn::StoreU(dk, d, g.dK + r * ldk + c);
-      if (r % s.steps > 0) continue;
-      const auto gate = hn::LoadU(d, tile.gates + i * ldk + c);
-      auto dgate = r > 0 ? hn::Mul(whole, hn::LoadU(d, span + (r - 1) * lanes)) : whole;
+      auto dgate =
+          gated ? hn::Mul(whole, r > 0 ? hn::LoadU(d, span + (r - 1) * lanes) : hn::Set(d, T{1})) : whole;
+      const T* before = row - n * lanes;  // of write r - 1
       for (size_t j = 0; j < r; ++j) {
         T* sum = key_sums + j * ldk + c;
-        const auto x = hn::LoadU(d, sum);
-        dgate = hn::MulAdd(x, hn::LoadU(d, row - (n - j) * lanes), dgate);
-        hn::StoreU(hn::Mul(gate, x), d, sum);
+        auto x = hn::LoadU(d, sum);
+        const auto w = hn::LoadU(d, row + j * lanes);
+        if (read) {
+          const auto p = hn::Set(d, dP[j]);
+          dq = hn::MulAdd(p, w, dq);
+          x = hn::MulAdd(p, query, x);
+        }
+        if (kDelta) {
+          const auto a = hn::Set(d, dA[j]);
+          dk = hn::MulAdd(a, w, dk);
+          x = hn::MulAdd(a, key, x);
+        }
+        if (gated) {
+          dgate = hn::MulAdd(x, hn::LoadU(d, before + j * lanes), dgate);
+          x = hn::Mul(gate, x);
+        }
+        hn::StoreU(x, d, sum);
       }
+      dk = hn::Add(dk, hn::LoadU(d, key_sums + r * ldk + c));
+      if (read) {
+        const auto p = hn::Set(d, dP[r]);
+        hn::StoreU(hn::MulAdd(p, key, dq), d, g.dQ + i * ldk + c);
+        dk = hn::MulAdd(p, query, dk);
+      }
+      hn::StoreU(dk, d, g.dK + r * ldk + c);
+      if (!gated) continue;
       whole = hn::Mul(gate, whole);
       hn::StoreU(dgate, d, g.dgates + i * ldk + c);
     }

@@ -136,7 +136,6 @@ class GatedRecurrentBackward {
                               {&dq_, ldk_},
                               {&dk_, ldk_},
                               {&dgate_, ldk_}});
-    for (T* row : {dq_, dk_, dgate_}) ZeroArray(d_, row, ldk_);
   }
 
   void Run() {

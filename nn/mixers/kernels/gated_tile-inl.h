@@ -85,6 +85,9 @@ struct GatedTile {
   T* K_hat;   // [writes, dk]      (G4)
   T* Kt;      // [dk, writes]      K̃ᵀ of (G4)
   T* lambda;  // [dk]              of the whole tile
+  T* ones;    // [dk]              the gates of a write without one
+  T* O;       // [tokens, dv]      Q̂ S, then the read-outs
+  T* KS;      // [writes, dv]      K̂ S; right behind O where the tile is full
   T* Y;       // [writes, dv]      v_r - k_r S̃_r
   T* U;       // [writes, dv]      (G5)
   T* S;       // [dk, dv]          at the tile's start; for the backward
@@ -92,7 +95,7 @@ struct GatedTile {
   static size_t Size(const GatedSizes<T>& s) {
     const size_t keys = s.tokens + s.writes;  // rows of queries and of keys
     return 2 * keys * s.ldk + s.tokens * std::max(s.ldk, kLine<T>) + 2 * s.ldn + 2 * keys * s.ldn +
-           s.writes * s.ldn + s.ldk * s.ldn + s.ldk + 2 * s.writes * s.ldv + s.state();
+           s.writes * s.ldn + s.ldk * s.ldn + 2 * s.ldk + (s.tokens + 3 * s.writes) * s.ldv + s.state();
   }
   GatedTile(const GatedSizes<T>& s, T* memory) {
     const auto take = [&](size_t n) {
@@ -114,6 +117,9 @@ struct GatedTile {
     K_hat = take(s.writes * s.ldk);
     Kt = take(s.ldk * s.ldn);
     lambda = take(s.ldk);
+    ones = take(s.ldk);
+    O = take(s.tokens * s.ldv);
+    KS = take(s.writes * s.ldv);
     Y = take(s.writes * s.ldv);
     U = take(s.writes * s.ldv);
     S = take(s.state());
@@ -194,12 +200,47 @@ void ScalarGates(D d, const GatedSizes<T>& s, GatedTile<T>& tile) {
   for (size_t c = 0; c < ldk; ++c) tile.lambda[c] = tile.span[n - 1];
 }
 
-// (G3), (G4) for gates that are one number per token and channel. The keys lie channel by channel, a lane per
-// write, and decay in place from write to write.
+// kRows writes r.. of (G3) for the lanes [j, j + lanes) of writes. Kt, a row per channel, holds the keys as they have
+// decayed; those of the writes themselves come in on their way.
+template <size_t kRows, bool kDelta, class D, typename T = hn::TFromD<D>>
+HWY_INLINE void VectorGateRows(D d, const GatedSizes<T>& s, GatedTile<T>& tile, size_t r, size_t j) {
+  using V = hn::Vec<D>;
+  const T *gate[kRows], *key[kRows], *query[kRows];
+  hn::Mask<D> own[kRows];
+  V p[kRows], a[kRows];
+  for (size_t i = 0; i < kRows; ++i) {
+    const size_t token = (r + i) / s.steps;
+    gate[i] = (r + i) % s.steps == 0 ? tile.gates + token * s.ldk : tile.ones;
+    key[i] = tile.K + (r + i) * s.ldk;
+    query[i] = tile.Q + token * s.ldk;
+    own[i] = hn::Eq(hn::Iota(d, static_cast<T>(j)), hn::Set(d, static_cast<T>(r + i)));
+    p[i] = hn::Zero(d);
+    a[i] = hn::Zero(d);
+  }
+  T* w = tile.Kt + j;
+  for (size_t c = 0; c < s.dk; ++c) {
+    V x = hn::LoadU(d, w + c * s.ldn);
+    HWY_UNROLL(4) for (size_t i = 0; i < kRows; ++i) {
+      const V k = hn::Set(d, key[i][c]);
+      x = hn::Mul(x, hn::Set(d, gate[i][c]));
+      if (kDelta) a[i] = hn::MulAdd(k, x, a[i]);
+      x = hn::IfThenElse(own[i], k, x);
+      p[i] = hn::MulAdd(hn::Set(d, query[i][c]), x, p[i]);
+    }
+    hn::StoreU(x, d, w + c * s.ldn);
+  }
+  for (size_t i = 0; i < kRows; ++i) {
+    if (kDelta) hn::StoreU(a[i], d, tile.A + (r + i) * s.ldn + j);
+    if ((r + i) % s.steps + 1 == s.steps) hn::StoreU(p[i], d, tile.P + (r + i) / s.steps * s.ldn + j);
+  }
+}
+
+// (G3), (G4) for gates that are one number per token and channel.
 template <bool kDelta, class D, typename T = hn::TFromD<D>>
 void VectorGates(D d, const GatedSizes<T>& s, GatedTile<T>& tile) {
-  const size_t n = tile.writes, dk = s.dk, ldk = s.ldk, ldn = s.ldn, lanes = hn::Lanes(d);
+  const size_t n = tile.writes, ldk = s.ldk, ldn = s.ldn, lanes = hn::Lanes(d);
   for (size_t c = 0; c < ldk; c += lanes) {
+    hn::StoreU(hn::Set(d, T{1}), d, tile.ones + c);
     auto lambda = hn::Set(d, T{1});
     for (size_t r = 0; r < n; ++r) {
       const size_t i = r / s.steps;
@@ -213,47 +254,16 @@ void VectorGates(D d, const GatedSizes<T>& s, GatedTile<T>& tile) {
     hn::StoreU(lambda, d, tile.lambda + c);
   }
 
+  // Lanes of writes that are still to come stay 0.
   ZeroArray(d, tile.Kt, ldk * ldn);
-  for (size_t r = 0; r < n; ++r) {
-    const size_t i = r / s.steps;
-    const bool gated = r % s.steps == 0 && r > 0;
-    const bool read = r % s.steps + 1 == s.steps;
-    const T* gate = tile.gates + i * ldk;
-    const T* key = tile.K + r * ldk;
-    const T* query = tile.Q + i * ldk;
-    for (size_t j = 0; j < ldn; j += lanes) {
-      if (j > r) {
-        if (read) hn::StoreU(hn::Zero(d), d, tile.P + i * ldn + j);
-        if (kDelta) hn::StoreU(hn::Zero(d), d, tile.A + r * ldn + j);
-        continue;
-      }
-      // Channels by turns, so that two sums are under way.
-      auto p0 = hn::Zero(d), p1 = hn::Zero(d), a0 = hn::Zero(d), a1 = hn::Zero(d);
-      T* w = tile.Kt + j;
-      const auto one = [&](size_t c, hn::Vec<D>& p, hn::Vec<D>& a) HWY_ATTR {
-        auto x = hn::LoadU(d, w + c * ldn);
-        if (gated) {
-          x = hn::Mul(x, hn::Set(d, gate[c]));
-          hn::StoreU(x, d, w + c * ldn);
-        }
-        if (kDelta) a = hn::MulAdd(hn::Set(d, key[c]), x, a);
-        if (read) p = hn::MulAdd(hn::Set(d, query[c]), x, p);
-      };
-      size_t c = 0;
-      for (; c + 2 <= dk; c += 2) {
-        one(c, p0, a0);
-        one(c + 1, p1, a1);
-      }
-      if (c < dk) one(c, p0, a0);
-      if (kDelta) hn::StoreU(hn::Add(a0, a1), d, tile.A + r * ldn + j);
-      if (read) hn::StoreU(hn::Add(p0, p1), d, tile.P + i * ldn + j);
-    }
-    auto own = hn::Zero(d);
-    for (size_t c = 0; read && c < ldk; c += lanes) {
-      own = hn::MulAdd(hn::LoadU(d, query + c), hn::LoadU(d, key + c), own);
-    }
-    if (read) tile.P[i * ldn + r] = Total(d, own);
-    for (size_t c = 0; c < dk; ++c) tile.Kt[c * ldn + r] = key[c];
+  ZeroArray(d, tile.P, tile.tokens * ldn);
+  if (kDelta) ZeroArray(d, tile.A, n * ldn);
+  size_t r = 0;
+  for (; r + 4 <= n; r += 4) {
+    for (size_t j = 0; j < r + 4; j += lanes) VectorGateRows<4, kDelta>(d, s, tile, r, j);
+  }
+  for (; r < n; ++r) {
+    for (size_t j = 0; j < r + 1; j += lanes) VectorGateRows<1, kDelta>(d, s, tile, r, j);
   }
 }
 
@@ -278,21 +288,33 @@ void PrepareTile(D d, const GatedInputs<T>& in, const GatedSizes<T>& s, const Ga
   ScalarGates(d, s, tile);
 }
 
-// (G5): U, and with the delta rule Y, from the state at the tile's start.
+// What the state at the tile's start answers to the tile's queries, where wanted, and keys: O, KS.
 template <class D, typename T = hn::TFromD<D>>
-void EffectiveValues(D d, const GatedInputs<T>& in, const GatedSizes<T>& s, const GatedPlace& at, const T* S,
+void ReadState(D d, const GatedSizes<T>& s, const T* S, bool queries, GatedTile<T>& tile) {
+  const size_t ldk = s.ldk, ldv = s.ldv;
+  // Decayed queries and keys lie one behind the other, and share the walk over the state.
+  if (queries && s.delta && tile.K_hat == tile.Q_hat + tile.tokens * ldk) {
+    return Product(d, tile.tokens + tile.writes, s.dv, s.dk, tile.Q_hat, ldk, 1, S, ldv, Store::kSet, tile.O,
+                   ldv);
+  }
+  if (queries) Product(d, tile.tokens, s.dv, s.dk, tile.Q_hat, ldk, 1, S, ldv, Store::kSet, tile.O, ldv);
+  if (s.delta) Product(d, tile.writes, s.dv, s.dk, tile.K_hat, ldk, 1, S, ldv, Store::kSet, tile.KS, ldv);
+}
+
+// (G5): U, and with the delta rule Y, from KS.
+template <class D, typename T = hn::TFromD<D>>
+void EffectiveValues(D d, const GatedInputs<T>& in, const GatedSizes<T>& s, const GatedPlace& at,
                      GatedTile<T>& tile) {
   const size_t n = tile.writes, ldv = s.ldv, ldn = s.ldn, lanes = hn::Lanes(d);
   const T* v = in.v + at.v + tile.first * s.steps * at.value_stride;
   if (!s.delta) return LoadRows(d, n, s.dv, v, at.value_stride, tile.U, ldv);
   LoadRows(d, n, s.dv, v, at.value_stride, tile.Y, ldv);
-  Product(d, n, s.dv, s.dk, tile.K_hat, s.ldk, 1, S, ldv, Store::kSet, tile.U, ldv);
   for (size_t r = 0; r < n; ++r) {
     const T* a = tile.A + r * ldn;
     const auto beta = hn::Set(d, tile.beta[r]);
     for (size_t j = 0; j < ldv; j += lanes) {
       // The columns of padding are never written by the product.
-      auto y = j < s.dv ? hn::Sub(hn::LoadU(d, tile.Y + r * ldv + j), hn::LoadU(d, tile.U + r * ldv + j))
+      auto y = j < s.dv ? hn::Sub(hn::LoadU(d, tile.Y + r * ldv + j), hn::LoadU(d, tile.KS + r * ldv + j))
                         : hn::Zero(d);
       auto odd = hn::Zero(d);
       size_t i = 0;
@@ -308,13 +330,15 @@ void EffectiveValues(D d, const GatedInputs<T>& in, const GatedSizes<T>& s, cons
   }
 }
 
-// (G7): S becomes the state after the tile.
+// (G7): S_next, which may be S, becomes the state after the tile.
 template <class D, typename T = hn::TFromD<D>>
-void AdvanceState(D d, const GatedSizes<T>& s, const GatedTile<T>& tile, T* S) {
-  for (size_t c = 0; s.gate != GateKind::kNone && c < s.dk; ++c) {
-    ScaleArray(d, tile.lambda[c], S + c * s.ldv, s.ldv);
+void AdvanceState(D d, const GatedSizes<T>& s, const GatedTile<T>& tile, const T* S, T* S_next) {
+  if (s.gate != GateKind::kNone) {
+    for (size_t c = 0; c < s.dk; ++c) CopyScaled(d, tile.lambda[c], S + c * s.ldv, S_next + c * s.ldv, s.ldv);
+  } else if (S != S_next) {
+    std::copy_n(S, s.dk * s.ldv, S_next);
   }
-  Product(d, s.dk, s.dv, tile.writes, tile.Kt, s.ldn, 1, tile.U, s.ldv, Store::kAdd, S, s.ldv);
+  Product(d, s.dk, s.dv, tile.writes, tile.Kt, s.ldn, 1, tile.U, s.ldv, Store::kAdd, S_next, s.ldv);
 }
 
 // Calls f(first, tokens) for the tiles of the chunk [first, last).
