@@ -19,11 +19,34 @@ Tensor<T> value_or_none(const Var<T>& var) {
 // NaN goes on to the outputs, where it is looked for.
 template <class T>
 void check_range(const char* op, const char* name, const Tensor<T>& x, T high) {
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (x[i] < 0 || x[i] > high) {
-      fail("{}: {} holds {} at element {}, wanted numbers in [0, {}]", op, name, x[i], i, high);
+  const T* data = x.data();
+  int outside = 0;
+  for (size_t i = 0; i < x.size(); ++i)
+    outside |= static_cast<int>(data[i] < 0) | static_cast<int>(data[i] > high);
+  for (size_t i = 0; outside && i < x.size(); ++i) {
+    if (data[i] < 0 || data[i] > high) {
+      fail("{}: {} holds {} at element {}, wanted numbers in [0, {}]", op, name, data[i], i, high);
     }
   }
+}
+
+template <class T>
+GatedInputs<T> kernel_inputs(const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v,
+                             const Tensor<T>& alpha, const Tensor<T>& beta, const Tensor<T>& S,
+                             const GatedOptions& options) {
+  const GatedShape s{q.size(0), q.size(1), options.steps, q.size(2), q.size(3), v.size(3)};
+  const GateKind kind = !alpha.defined()    ? GateKind::kNone
+                        : alpha.rank() == 4 ? GateKind::kVector
+                                            : GateKind::kScalar;
+  return {s,
+          kind,
+          std::min(options.chunk, s.tokens),
+          q.data(),
+          k.data(),
+          v.data(),
+          data_or_null(alpha),
+          data_or_null(beta),
+          data_or_null(S)};
 }
 
 template <class T>
@@ -47,14 +70,8 @@ GatedInputs<T> checked(const char* op, const Tensor<T>& q, const Tensor<T>& k, c
   const size_t writes = s.tokens * s.steps;
   want("k", k, {s.batch, writes, s.heads, s.dk});
   want("v", v, {s.batch, writes, s.heads, s.dv});
-  GateKind kind = GateKind::kNone;
   if (alpha.defined()) {
-    kind = alpha.rank() == 4 ? GateKind::kVector : GateKind::kScalar;
-    if (kind == GateKind::kVector) {
-      want("alpha", alpha, q.shape());
-    } else {
-      want("alpha", alpha, {s.batch, s.tokens, s.heads});
-    }
+    want("alpha", alpha, alpha.rank() == 4 ? q.shape() : Shape{s.batch, s.tokens, s.heads});
     check_range(op, "alpha", alpha, T{1});
   }
   if (beta.defined()) {
@@ -62,21 +79,12 @@ GatedInputs<T> checked(const char* op, const Tensor<T>& q, const Tensor<T>& k, c
     check_range(op, "beta", beta, T{2});
   }
   if (S.defined()) want("the initial S", S, {s.batch, s.heads, s.dk, s.dv});
-  return {s,
-          kind,
-          std::min(options.chunk, s.tokens),
-          q.data(),
-          k.data(),
-          v.data(),
-          data_or_null(alpha),
-          data_or_null(beta),
-          data_or_null(S)};
+  return kernel_inputs(q, k, v, alpha, beta, S, options);
 }
 
 // What the backward keeps: the op's inputs and the states at the chunks' starts.
 template <class T>
 struct Saved {
-  const char* op;
   GatedOptions options;
   Var<T> q, k, v, alpha, beta, S_init;
   Shape o_shape;
@@ -87,7 +95,7 @@ struct Saved {
                     S_value = value_or_none(S_init);
     const Tensor<T> d_o = grads[0].defined() ? grads[0] : Tensor<T>::zeros(o_shape);
     GatedBackward<T> args{};
-    args.in = checked(op, q.value(), k.value(), v.value(), alpha_value, beta_value, S_value, options);
+    args.in = kernel_inputs(q.value(), k.value(), v.value(), alpha_value, beta_value, S_value, options);
     args.records = records.data();
     args.d_o = d_o.data();
     args.d_S = data_or_null(grads[1]);
@@ -148,7 +156,7 @@ GatedResult<T> gated_recurrence(const char* op, Var<T> q, Var<T> k, Var<T> v, Va
   }
   options.face == Face::kChunkwise ? gated_chunkwise_forward(args) : gated_recurrent_forward(args);
 
-  Saved<T> saved{op, options, q, k, v, alpha, beta, S_init, values[0].shape(), records};
+  Saved<T> saved{options, q, k, v, alpha, beta, S_init, values[0].shape(), records};
   std::array<Var<T>, 2> outputs;
   q.tape().record_many(op, std::span(values), inputs, std::span(outputs),
                        [saved = std::move(saved)](const Grads<T>& grads) { saved.backward(grads); });
