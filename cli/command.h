@@ -43,6 +43,7 @@ void add_data_batches(const Program& program);
 void add_gradcheck(const Program& program);
 void add_faces(const Program& program);
 void add_verify(const Program& program);
+void add_demo(const Program& program);
 void add_inspect(const Program& program);
 void add_bench(const Program& program);
 

@@ -95,6 +95,7 @@ int run(int argc, char** argv) {
   add_gradcheck(program);
   add_faces(program);
   add_verify(program);
+  add_demo(program);
   add_bench(program);
 
   try {

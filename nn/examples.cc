@@ -4,10 +4,12 @@
 
 #include "autograd/reference.h"
 #include "autograd/registry.h"
+#include "nn/decay_gate.h"
 #include "nn/embedding.h"
 #include "nn/gelu_mlp.h"
 #include "nn/head_loss.h"
 #include "nn/linear.h"
+#include "nn/token_shift.h"
 #include "tensor/random.h"
 
 namespace storytape {
@@ -234,6 +236,9 @@ void register_nn_ops() {
     register_op("gelu_mlp", gelu_mlp_examples);
     register_op("embed", embed_examples);
     register_op("head_loss", head_loss_examples);
+    register_sequence_ops();
+    register_token_shift();
+    register_decay_gate();
     return true;
   }();
   static_cast<void>(once);

@@ -3,7 +3,9 @@
 
 namespace storytape {
 
-// linear, gelu_mlp, embed and head_loss with their examples; a second call does nothing.
+// linear, gelu_mlp, embed, head_loss and the ops around the mixers with their examples; a second call does nothing.
 void register_nn_ops();
+// Of them, those around the sequence mixers; register_nn_ops() calls it.
+void register_sequence_ops();
 
 }  // namespace storytape

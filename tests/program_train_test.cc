@@ -47,6 +47,27 @@ std::string weights(const Outcome& trained) {
   return trained.json().at("weights_sha256").get<std::string>();
 }
 
+TEST_CASE("B039 steps, warm-up and intervals count optimizer steps, however many passes one has") {
+  const TemporaryFolder folder;
+  std::vector<std::vector<double>> rates;
+  for (const char* passes : {"1", "8"}) {
+    const fs::path place = folder / (std::string("run-") + passes);
+    const Outcome trained =
+        run(small_training(place, {"--json", "--steps", "8", "--warmup", "4", "--log-every", "1",
+                                   "--save-every", "4", "--accumulate", passes}));
+    INFO(trained.err);
+    REQUIRE(trained.code == 0);
+    auto& all = rates.emplace_back();
+    for (const nlohmann::json& row : rows(place)) {
+      if (row.contains("learning_rate")) all.push_back(row.at("learning_rate").get<double>());
+    }
+    CHECK(all.size() == 8);
+    CHECK(fs::exists(place / "checkpoints" / "step-4.safetensors"));
+  }
+  CHECK(rates[0] == rates[1]);
+  CHECK(rates[0][3] == *std::max_element(rates[0].begin(), rates[0].end()));
+}
+
 TEST_CASE("train gives its figures as one object and leaves a run's files") {
   const TemporaryFolder folder;
   const fs::path place = folder / "run";

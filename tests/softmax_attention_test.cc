@@ -276,18 +276,24 @@ TEST_CASE("after the first call, forward and backward allocate nothing") {
   const Inputs<float> in(n, 15);
   Tensor<float> o(in.d_o.shape()), max({n.heads, n.queries}), sum({n.heads, n.queries});
   Tensor<float> dq(in.q.shape()), dk(in.k.shape()), dv(in.v.shape());
-  const SoftmaxAttentionArgs<float> args{1, 2,    2,           n.queries,   n.keys,      32,        32,    0,
-                                         0, 0.2f, in.q.data(), in.k.data(), in.v.data(), n.queries, n.keys};
+  const Tensor<float> log_f({n.keys, n.heads}, -0.125f);
+  Tensor<float> d_log_f(log_f.shape());
+  SoftmaxAttentionArgs<float> args{1, 2,    2,           n.queries,   n.keys,      32,        32,    0,
+                                   0, 0.2f, in.q.data(), in.k.data(), in.v.data(), n.queries, n.keys};
   const SoftmaxAttentionStats<float> stats{max.data(), sum.data()};
-  const auto step = [&] {
-    softmax_attention_forward(args, o.data(), stats);
-    softmax_attention_backward(args, std::as_const(o).data(), stats, in.d_o.data(), {dq.data(), false},
-                               {dk.data(), false}, {dv.data(), false});
-  };
-  step();
-  const uint64_t before = allocation_count();
-  step();
-  CHECK(allocation_count() == before);
+  for (const bool forget : {false, true}) {
+    if (forget) args.log_f = log_f.data();
+    const auto step = [&] {
+      softmax_attention_forward(args, o.data(), stats);
+      softmax_attention_backward(
+          args, std::as_const(o).data(), stats, in.d_o.data(),
+          {{dq.data(), false}, {dk.data(), false}, {dv.data(), false}, {d_log_f.data(), false}});
+    };
+    step();
+    const uint64_t before = allocation_count();
+    step();
+    CHECK(allocation_count() == before);
+  }
 }
 
 TEST_CASE("B028 a query that sees no key gives zeros and zero gradient, the others are as without it") {

@@ -17,9 +17,11 @@ const GoldenFaces& known() {
   static const GoldenFaces faces = [] {
     GoldenFaces all;
     add_basic_operations(all);
+    add_sequence_operations(all);
     add_training_operations(all);
     add_mixers(all);
     add_gated_mixers(all);
+    add_wkv(all);
     add_models(all);
     return all;
   }();

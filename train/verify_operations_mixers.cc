@@ -1,9 +1,11 @@
 // Golden cases of the mixers' cores and of the layers made of them. The files have heads first, [B, H, T, d];
 // the cores have tokens first, [B, T, H, d].
 #include "train/verify_operations_mixers.h"
+#include "nn/gates.h"
 #include "nn/mixers/linear_attention.h"
 #include "nn/mixers/mixer.h"
 #include "nn/mixers/softmax_attention.h"
+#include "nn/normalize.h"
 
 namespace storytape {
 namespace {
@@ -15,15 +17,29 @@ SoftmaxAttentionOptions softmax_options(const GoldenCase& golden) {
   return options;
 }
 
+// Forget gates are [B, H, T] in the files.
+template <class T>
+Var<T> forget_gates(GoldenRun<T>& r) {
+  const Var<T> log_f = r.input("log_f");
+  return log_f.defined() ? transpose(log_f, {0, 2, 1}) : log_f;
+}
+
 template <class T>
 void decode_softmax(GoldenRun<T>& r) {
   const SoftmaxAttentionOptions options = softmax_options(r.golden);
   const Tensor<T> q = tokens_first(r.value("q")), k = tokens_first(r.value("k")),
                   v = tokens_first(r.value("v"));
-  State<T> cache = softmax_attention_state<T>(k.size(0), k.size(2), k.size(3), v.size(3));
+  Tensor<T> log_f = r.value_or_none("log_f");
+  if (log_f.defined()) {
+    constexpr size_t kTokensFirst[] = {0, 2, 1};
+    log_f = transpose(log_f, std::span<const size_t>(kTokensFirst));
+  }
+  State<T> cache =
+      softmax_attention_state<T>(k.size(0), k.size(2), k.size(3), v.size(3), log_f.defined() ? q.size(2) : 0);
   r.output("o", decoded<T>(q.size(1), [&](size_t first, size_t last) {
              return softmax_attention_extend(cache, slice(q, 1, first, last), slice(k, 1, first, last),
-                                             slice(v, 1, first, last), options);
+                                             slice(v, 1, first, last), options,
+                                             log_f.defined() ? slice(log_f, 1, first, last) : log_f);
            }));
   r.skip_gradients();
 }
@@ -36,7 +52,7 @@ std::vector<GoldenFace> softmax_faces() {
       SoftmaxAttentionOptions options = softmax_options(r.golden);
       options.face = of.face;
       const auto o = softmax_attention(tokens_first(r.input("q")), tokens_first(r.input("k")),
-                                       tokens_first(r.input("v")), options);
+                                       tokens_first(r.input("v")), options, forget_gates(r));
       r.output("o", tokens_first(o));
     }));
   }
@@ -102,7 +118,7 @@ std::vector<GoldenFace> gated_retention_faces() {
   for (const FaceOf& of : kFaces) {
     faces.push_back(golden_face(of.name, [=]<class T>(GoldenRun<T>& r) {
       const Var<T> o = tokens_first(linear_core(r, options, of));
-      r.output("o", silu(r.input("g")) * layer_norm(o, Var<T>(), Var<T>(), kGroupNormEps));
+      r.output("o", swish_gate(group_norm(o, 1, kGroupNormEps), r.input("g")));
     }));
   }
   return faces;
@@ -161,7 +177,8 @@ std::vector<GoldenFace> linear_layer_faces() {
 }  // namespace
 
 void add_mixers(GoldenFaces& faces) {
-  for (const char* name : {"softmax_attention", "softmax_attention_gqa", "softmax_attention_swa"}) {
+  for (const char* name :
+       {"softmax_attention", "softmax_attention_gqa", "softmax_attention_swa", "forgetting_attention"}) {
     faces[name] = softmax_faces();
   }
   faces["linear_attention"] = linear_faces(FeatureMap::kEluPlusOne, true);

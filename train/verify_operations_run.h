@@ -107,9 +107,11 @@ GoldenFace golden_face(std::string name, Run run) {
 // By variant.
 using GoldenFaces = std::map<std::string, std::vector<GoldenFace>, std::less<>>;
 void add_basic_operations(GoldenFaces& faces);
+void add_sequence_operations(GoldenFaces& faces);
 void add_training_operations(GoldenFaces& faces);
 void add_mixers(GoldenFaces& faces);
 void add_gated_mixers(GoldenFaces& faces);
+void add_wkv(GoldenFaces& faces);
 void add_models(GoldenFaces& faces);
 
 }  // namespace storytape

@@ -14,11 +14,12 @@ struct SoftmaxSize {
   size_t window;     // keys that a query sees; 0: all up to its own
 };
 
-// o_i = Σ_j softmax_j(scale ⟨q_i, k_j⟩) v_j over the keys j that query i sees; 0 where it sees none.
-// q [B, T, H, dk], k [B, S, Hkv, dk], v [B, S, Hkv, dv], o [B, T, H, dv]; S is a scalar type here, real or
-// complex.
+// o_i = Σ_j softmax_j(scale ⟨q_i, k_j⟩ + Σ_{j<l≤i} log_f_l) v_j over the keys j that query i sees; 0 where it
+// sees none. q [B, T, H, dk], k [B, S, Hkv, dk], v [B, S, Hkv, dv], log_f [B, S, H] or null, o [B, T, H, dv]; S is
+// a scalar type here, real or complex.
 template <class S>
-void softmax_attention(const SoftmaxSize& n, double scale, const S* q, const S* k, const S* v, S* o) {
+void softmax_attention(const SoftmaxSize& n, double scale, const S* q, const S* k, const S* v, S* o,
+                       const S* log_f = nullptr) {
   for (size_t row = 0; row < n.batch * n.queries * n.heads; ++row) {
     const size_t b = row / (n.queries * n.heads);
     const size_t kv_head = row % n.heads / (n.heads / n.kv_heads);
@@ -30,7 +31,11 @@ void softmax_attention(const SoftmaxSize& n, double scale, const S* q, const S* 
       seen.push_back((b * n.keys + j) * n.kv_heads + kv_head);
       S sum{0};
       for (size_t c = 0; c < n.dk; ++c) sum += q[row * n.dk + c] * k[seen.back() * n.dk + c];
-      logits.push_back(scale * sum);
+      sum *= scale;
+      for (size_t l = j + 1; log_f && l <= static_cast<size_t>(position); ++l) {
+        sum += log_f[(b * n.keys + l) * n.heads + row % n.heads];
+      }
+      logits.push_back(sum);
     }
     for (size_t c = 0; c < n.dv; ++c) o[row * n.dv + c] = S{0};
     if (seen.empty()) continue;

@@ -3,6 +3,7 @@
 #include "nn/mixers/gated_recurrence.h"
 #include "nn/mixers/linear_attention.h"
 #include "nn/mixers/softmax_attention.h"
+#include "nn/mixers/wkv.h"
 
 namespace storytape {
 
@@ -12,6 +13,7 @@ void register_mixers() {
     register_softmax_faces();
     register_linear_attention();
     register_gated_recurrence();
+    register_wkv();
     return true;
   }();
   static_cast<void>(once);

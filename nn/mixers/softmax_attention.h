@@ -1,13 +1,13 @@
 // Softmax attention, causal: every query averages the values of the tokens up to its own, weighted by the
 // exponentials of its products with their keys. Vaswani et al., "Attention Is All You Need", 2017; the tiled
 // form after Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, and Dao et al.,
-// "FlashAttention", 2022.
+// "FlashAttention", 2022. With forget gates it is Lin et al., "Forgetting Transformer", 2025 (FoX).
 //
 // One head; query i stands at position offset + i among the keys, and sees
 //   V_i = { j : offset + i - window < j ≤ offset + i },   0 ≤ j < S   (no window: all j ≤ offset + i)
 //
 //   forward
-//   (A1)  s_ij = scale ⟨q_i, k_j⟩ for j in V_i, else -∞
+//   (A1)  s_ij = scale ⟨q_i, k_j⟩ (+ b_ij) for j in V_i, else -∞      b_ij of (A14), with forget gates
 //   (A2)  m_i = max_j s_ij                                        -∞ for a query that sees no key
 //   (A3)  l_i = Σ_j exp(s_ij - m_i)
 //   (A4)  o_i = Σ_j exp(s_ij - m_i) v_j / l_i                     0 for a query that sees no key
@@ -24,6 +24,15 @@
 //   (A11) ds_ij = p_ij (⟨do_i, v_j⟩ - δ_i)
 //   (A12) dq_i = scale Σ_j ds_ij k_j
 //   (A13) dk_j = scale Σ_i ds_ij q_i
+//
+//   forget gates f_t = exp(log_f_t) ≤ 1, one per query head and token; tokens counted as keys are, i at offset + i
+//   (A14) b_ij = Σ_{j<l≤i} log_f_l                                the own token has 0; log_f_0 never matters
+//   (A15) w_i(l) = Σ_{j<l} ds_ij = w_i(l-1) + ds_i,l-1
+//   (A16) dlog_f_l = Σ_{i≥l} w_i(l)                               = Σ_{i≥l} Σ_{j<l} ds_ij
+//
+// Neither takes the difference of two running sums: b_ij is added up from its own segment's gates, all of one
+// sign, and a gate that shut makes every ds across it 0, term by term. log_f_t = -∞ (and anything below -1e30)
+// is a hard reset: weights and gradients across it are exactly 0.
 //
 // Saved for the backward: o, m and l (two numbers per token and head); s and p are recomputed tile by tile. m
 // and l are kept apart, not as m + log l: at logits of 1e4 a float sum of the two has lost the digits of log
@@ -50,17 +59,20 @@ struct SoftmaxAttentionOptions {
 };
 
 // q [B, T, H, dk], k [B, S, Hkv, dk], v [B, S, Hkv, dv] → o [B, T, H, dv]. Hkv divides H; S ≥ T unless an
-// offset is given. Faces: chunkwise in tiles; recurrent query by query over the keys; parallel composed of
-// primitive ops, O(T·S) memory. An Error names what doesn't fit.
+// offset is given. log_f [B, S, H] ≤ 0, of each key's token, or undefined: no forget gates; with them every
+// query that sees a key sees its own. Faces: chunkwise in tiles; recurrent query by query over the keys; parallel
+// composed of primitive ops, O(T·S) memory (with gates O(T·S²) time). An Error names what doesn't fit.
 template <class T>
-Var<T> softmax_attention(Var<T> q, Var<T> k, Var<T> v, const SoftmaxAttentionOptions& options);
+Var<T> softmax_attention(Var<T> q, Var<T> k, Var<T> v, const SoftmaxAttentionOptions& options,
+                         Var<T> log_f = {});
 
-// The state before the first token: the cache tensors "k" and "v", [B, capacity, Hkv, dk or dv], capacity 0.
+// The state before the first token: the cache tensors "k" and "v", [B, capacity, Hkv, dk or dv], capacity 0;
+// for forget gates of `gate_heads` query heads also "log_f" [B, capacity, gate_heads, 1].
 template <class T>
-State<T> softmax_attention_state(size_t batch, size_t kv_heads, size_t dk, size_t dv);
+State<T> softmax_attention_state(size_t batch, size_t kv_heads, size_t dk, size_t dv, size_t gate_heads = 0);
 
-// The outputs [B, T, H, dv] of T ≥ 1 further tokens, without gradients; their keys and values go to the
-// cache, and cache.length moves on by T. Any cut of a sequence into calls gives what one call gives, to
+// The outputs [B, T, H, dv] of T ≥ 1 further tokens, without gradients; their keys, values and gates (log_f
+// [B, T, H], given exactly if the state was made for gates) go to the cache, and cache.length moves on by T. Any cut of a sequence into calls gives what one call gives, to
 // rounding.
 //
 // Token t lies in row t % capacity. Without a window the capacity doubles when it is used up, so a token is
@@ -72,9 +84,10 @@ State<T> softmax_attention_state(size_t batch, size_t kv_heads, size_t dk, size_
 // cache as it was.
 template <class T>
 Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Tensor<T>& k,
-                                   const Tensor<T>& v, const SoftmaxAttentionOptions& options);
+                                   const Tensor<T>& v, const SoftmaxAttentionOptions& options,
+                                   const Tensor<T>& log_f = {});
 
-// Bytes of the keys and values that the next token can see, of the cache's rows.
+// Bytes of the keys, values and gates that the next token can see, of the cache's rows.
 template <class T>
 size_t softmax_attention_bytes(const State<T>& cache, size_t window = 0);
 

@@ -16,30 +16,44 @@ struct Point {
   double deviation = 1;  // of q and k
   double mean = 0;       // of q and k
   double float_multiple = 64;
+  bool forget = false;
+  // With forget gates: log_f is uniform in [lowest, 0], and this at every seventh token, if below 0.
+  double lowest = -1;
+  double reset = 0;
 };
+
+Tensor<double> gates(const Point& p, size_t batch) {
+  Tensor<double> log_f = example_uniform({batch, p.keys, p.heads}, 703, p.lowest, 0);
+  for (size_t i = 0; i < log_f.size(); ++i) {
+    if (p.reset < 0 && i / p.heads % p.keys % 7 == 3) log_f[i] = p.reset;
+  }
+  return log_f;
+}
 
 GradCase attention_case(const Point& p, Face face) {
   constexpr size_t kBatch = 2;
   constexpr double kScale = 0.625;
   const reference::SoftmaxSize size{kBatch, p.queries, p.keys,   p.heads, p.kv_heads,
                                     p.dk,   p.dv,      p.offset, p.window};
+  std::vector<NamedInput> inputs = {
+      {"q", example_normal({kBatch, p.queries, p.heads, p.dk}, 700, p.mean, p.deviation)},
+      {"k", example_normal({kBatch, p.keys, p.kv_heads, p.dk}, 701, p.mean, p.deviation)},
+      {"v", example_normal({kBatch, p.keys, p.kv_heads, p.dv}, 702)}};
+  if (p.forget) inputs.push_back({"log_f", gates(p, kBatch)});
   GradCase c = make_case(
-      p.name,
-      {{"q", example_normal({kBatch, p.queries, p.heads, p.dk}, 700, p.mean, p.deviation)},
-       {"k", example_normal({kBatch, p.keys, p.kv_heads, p.dk}, 701, p.mean, p.deviation)},
-       {"v", example_normal({kBatch, p.keys, p.kv_heads, p.dv}, 702)}},
-      {"o"},
+      p.name, std::move(inputs), {"o"},
       [=]<class T>(Tape<T>&, const std::vector<Var<T>>& in) {
         SoftmaxAttentionOptions options;
         options.face = face;
         options.scale = kScale;
         options.window = p.window;
         options.offset = p.offset;
-        return softmax_attention(in[0], in[1], in[2], options);
+        return softmax_attention(in[0], in[1], in[2], options, p.forget ? in[3] : Var<T>());
       },
       [=](const std::vector<ComplexTensor>& in) {
         ComplexTensor o({kBatch, p.queries, p.heads, p.dv});
-        reference::softmax_attention(size, kScale, in[0].data(), in[1].data(), in[2].data(), o.data());
+        reference::softmax_attention(size, kScale, in[0].data(), in[1].data(), in[2].data(), o.data(),
+                                     p.forget ? in[3].data() : nullptr);
         return o;
       });
   c.face = to_string(face);
@@ -105,10 +119,42 @@ std::vector<Point> points() {
   return all;
 }
 
-std::vector<GradCase> examples() {
+// Where forget gates may go wrong: the keys before, across and after the first of a block of queries, several
+// blocks and chunks, the window's far end.
+std::vector<Point> forgetting_points() {
+  std::vector<Point> all;
+  const auto add = [&](const std::string& name, size_t queries, size_t keys) -> Point& {
+    Point p{name, queries, keys};
+    p.forget = true;
+    p.offset = static_cast<ptrdiff_t>(keys) - static_cast<ptrdiff_t>(queries);
+    all.push_back(p);
+    return all.back();
+  };
+  for (const size_t tokens : {1, 2, 7, 17, 65, 130}) add(std::to_string(tokens) + " tokens", tokens, tokens);
+  add("6 heads on 3", 17, 17).heads = 6;
+  for (const size_t window : {1, 9, 40}) add("window " + std::to_string(window), 37, 37).window = window;
+  Point& far = add("window 100 over 200", 200, 200);
+  far.window = 100;
+  far.heads = far.kv_heads = 1;
+  far.lowest = -0.05;
+  add("16 earlier keys", 7, 23);
+  Point& both = add("103 earlier keys, window 99", 66, 169);
+  both.window = 99;
+  both.heads = both.kv_heads = 1;
+  both.lowest = -0.05;
+  add("queries that see no key", 7, 3);
+  add("more keys than the last query sees", 5, 11).offset = 2;
+  add("gates that stay open", 70, 70).lowest = -1e-3;
+  add("gates of -60", 37, 37).reset = -60;
+  add("gates of -1e30", 37, 37).reset = -1e30;
+  for (Point& p : all) p.float_multiple = 128;
+  return all;
+}
+
+std::vector<GradCase> examples_of(const std::vector<Point>& points) {
   std::vector<GradCase> cases;
   for (const Face face : kFaces) {
-    for (const Point& p : points()) cases.push_back(attention_case(p, face));
+    for (const Point& p : points) cases.push_back(attention_case(p, face));
   }
   return cases;
 }
@@ -116,7 +162,8 @@ std::vector<GradCase> examples() {
 }  // namespace
 
 void register_softmax_attention() {
-  register_op("softmax_attention", examples);
+  register_op("softmax_attention", [] { return examples_of(points()); });
+  register_op("forgetting_attention", [] { return examples_of(forgetting_points()); });
 }
 
 }  // namespace storytape

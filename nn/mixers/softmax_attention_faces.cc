@@ -18,13 +18,20 @@ constexpr double kScale = 0.625;
 struct Kind {
   const char* name;
   size_t heads, kv_heads, window;
+  bool forget;
 };
-constexpr Kind kKinds[] = {{"full", 3, 3, 0}, {"full_grouped", 6, 2, 0}, {"full_window", 3, 3, 16}};
+constexpr Kind kKinds[] = {{"full", 3, 3, 0, false},
+                           {"full_grouped", 6, 2, 0, false},
+                           {"full_window", 3, 3, 16, false},
+                           {"forgetting", 3, 3, 0, true},
+                           {"forgetting_grouped_window", 4, 2, 16, true}};
 
 // Earlier rows before later ones, along the tokens.
 ComplexTensor joined(const ComplexTensor& a, const ComplexTensor& b) {
-  const size_t width = a.shape[2] * a.shape[3];
-  ComplexTensor y({a.shape[0], a.shape[1] + b.shape[1], a.shape[2], a.shape[3]});
+  const size_t width = a.shape.product(2, a.shape.rank());
+  Shape shape = a.shape;
+  shape[1] += b.shape[1];
+  ComplexTensor y(shape);
   auto* to = y.data();
   for (size_t batch = 0; batch < a.shape[0]; ++batch) {
     for (const ComplexTensor* part : {&a, &b}) {
@@ -47,33 +54,44 @@ FaceVariant face_variant(const Kind& kind) {
   variant.inputs = {
       {"q", rows(kind.heads, kDk)}, {"k", rows(kind.kv_heads, kDk)}, {"v", rows(kind.kv_heads, kDv)}};
   variant.states = {{"k", past(kind.kv_heads, kDk)}, {"v", past(kind.kv_heads, kDv)}};
+  if (kind.forget) {
+    const auto gates = [kind](size_t tokens, uint64_t seed) {
+      Tensor<double> log_f = example_uniform({kBatch, tokens, kind.heads}, seed, -0.5, 0);
+      // Every eleventh is a hard reset.
+      for (size_t i = 0; i < log_f.size(); ++i) log_f[i] = i % 11 == 5 ? -1e30f : log_f[i];
+      return log_f;
+    };
+    variant.inputs.push_back({"log_f", gates});
+    variant.states.push_back({"log_f", [gates](size_t, uint64_t seed) { return gates(kPast, seed); }});
+  }
   variant.outputs = {"o"};
 
   const auto run = [kind]<class T>(Face face, size_t, const std::vector<Var<T>>& in,
                                    const std::vector<Var<T>>& states) {
-    Var<T> k = in[1], v = in[2];
-    if (!states.empty()) {
-      k = concat<T>({states[0], k}, 1);
-      v = concat<T>({states[1], v}, 1);
-    }
+    // The keys, values and gates so far.
+    std::vector<Var<T>> cached(in.begin() + 1, in.end());
+    for (size_t i = 0; i < states.size(); ++i) cached[i] = concat<T>({states[i], cached[i]}, 1);
     SoftmaxAttentionOptions options;
     options.face = face;
     options.scale = kScale;
     options.window = kind.window;
-    return FaceResult<T>{{softmax_attention(in[0], k, v, options)}, {k, v}};
+    const Var<T> log_f = kind.forget ? cached[2] : Var<T>();
+    return FaceResult<T>{{softmax_attention(in[0], cached[0], cached[1], options, log_f)}, cached};
   };
   variant.run64 = run;
   variant.run32 = run;
   variant.reference = [kind](const std::vector<ComplexTensor>& in, const std::vector<ComplexTensor>& states) {
-    const ComplexTensor k = states.empty() ? in[1] : joined(states[0], in[1]);
-    const ComplexTensor v = states.empty() ? in[2] : joined(states[1], in[2]);
-    const size_t queries = in[0].shape[1], keys = k.shape[1];
+    std::vector<ComplexTensor> cached(in.begin() + 1, in.end());
+    for (size_t i = 0; i < states.size(); ++i) cached[i] = joined(states[i], cached[i]);
+    const size_t queries = in[0].shape[1], keys = cached[0].shape[1];
     const reference::SoftmaxSize size{kBatch,        queries, keys, kind.heads,
                                       kind.kv_heads, kDk,     kDv,  static_cast<ptrdiff_t>(keys - queries),
                                       kind.window};
     ComplexTensor o({kBatch, queries, kind.heads, kDv});
-    reference::softmax_attention(size, kScale, in[0].data(), k.data(), v.data(), o.data());
-    return std::vector<ComplexTensor>{o, k, v};
+    reference::softmax_attention(size, kScale, in[0].data(), cached[0].data(), cached[1].data(), o.data(),
+                                 kind.forget ? cached[2].data() : nullptr);
+    cached.insert(cached.begin(), o);
+    return cached;
   };
   return variant;
 }

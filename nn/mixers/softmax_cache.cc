@@ -52,21 +52,33 @@ void check(const Tensor<T>& cache, const char* name, const Tensor<T>& x) {
   }
 }
 
+// Where the forget gates lie; null in a state that was made without.
+template <class T>
+Tensor<T>* gate_cache(State<T>& cache) {
+  for (const auto& entry : cache.tensors()) {
+    if (entry.first == "log_f") return &cache["log_f"];
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 template <class T>
-State<T> softmax_attention_state(size_t batch, size_t kv_heads, size_t dk, size_t dv) {
+State<T> softmax_attention_state(size_t batch, size_t kv_heads, size_t dk, size_t dv, size_t gate_heads) {
   State<T> state;
   state.add("k", Tensor<T>({batch, 0, kv_heads, dk}));
   state.add("v", Tensor<T>({batch, 0, kv_heads, dv}));
+  if (gate_heads) state.add("log_f", Tensor<T>({batch, 0, gate_heads, 1}));
   return state;
 }
 
 template <class T>
 Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Tensor<T>& k,
-                                   const Tensor<T>& v, const SoftmaxAttentionOptions& options) {
+                                   const Tensor<T>& v, const SoftmaxAttentionOptions& options,
+                                   const Tensor<T>& log_f) {
   Tensor<T>& keys = cache["k"];
   Tensor<T>& values = cache["v"];
+  Tensor<T>* gates = gate_cache(cache);
   check(keys, "k", k);
   check(values, "v", v);
   const size_t batch = k.size(0), tokens = k.size(1), kv_heads = k.size(2), dk = k.size(3), dv = v.size(3);
@@ -77,6 +89,15 @@ Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Te
   const size_t heads = q.size(2);
   if (heads == 0 || heads % kv_heads != 0) {
     fail("softmax_attention: {} query heads can't share {} key and value heads evenly", heads, kv_heads);
+  }
+  const Shape want_f{batch, tokens, heads};
+  if (log_f.defined() != (gates != nullptr)) {
+    fail("softmax_attention: log_f is {}given, the cache was made {} forget gates", gates ? "not " : "",
+         gates ? "for" : "without");
+  }
+  if (gates && (!(log_f.shape() == want_f) || gates->size(2) != heads)) {
+    fail("softmax_attention: log_f is {}, wanted {}, the cache holds gates of {} heads",
+         to_string(log_f.shape()), to_string(want_f), gates->size(2));
   }
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(dk)));
   if (!std::isfinite(scale)) fail("softmax_attention: the scale is {}, wanted a finite number", scale);
@@ -91,6 +112,10 @@ Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Te
   reserve(values, kept + tokens, length, kept, options.window);
   copy_tokens(k, length, length, length + tokens, keys);
   copy_tokens(v, length, length, length + tokens, values);
+  if (gates) {
+    reserve(*gates, kept + tokens, length, kept, options.window);
+    copy_tokens(log_f.reshape({batch, tokens, heads, 1}), length, length, length + tokens, *gates);
+  }
 
   SoftmaxAttentionArgs<T> args{};
   args.batch = batch;
@@ -108,6 +133,7 @@ Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Te
   args.v = std::as_const(values).data();
   args.q_rows = tokens;
   args.kv_rows = keys.size(1);
+  if (gates) args.log_f = std::as_const(*gates).data();
   if (tokens < kTileQueries) {
     softmax_attention_rows_forward(args, o.data());
   } else {
@@ -127,10 +153,11 @@ size_t softmax_attention_bytes(const State<T>& cache, size_t window) {
   return bytes;
 }
 
-#define STORYTAPE_SOFTMAX_CACHE(T)                                                               \
-  template State<T> softmax_attention_state(size_t, size_t, size_t, size_t);                     \
-  template Tensor<T> softmax_attention_extend(State<T>&, const Tensor<T>&, const Tensor<T>&,     \
-                                              const Tensor<T>&, const SoftmaxAttentionOptions&); \
+#define STORYTAPE_SOFTMAX_CACHE(T)                                                              \
+  template State<T> softmax_attention_state(size_t, size_t, size_t, size_t, size_t);            \
+  template Tensor<T> softmax_attention_extend(State<T>&, const Tensor<T>&, const Tensor<T>&,    \
+                                              const Tensor<T>&, const SoftmaxAttentionOptions&, \
+                                              const Tensor<T>&);                                \
   template size_t softmax_attention_bytes(const State<T>&, size_t);
 STORYTAPE_SOFTMAX_CACHE(float)
 STORYTAPE_SOFTMAX_CACHE(double)

@@ -6,6 +6,7 @@
 #include "nn/mixers/kernels/gated.h"
 #include "nn/mixers/linear_attention.h"
 #include "nn/mixers/softmax_attention.h"
+#include "nn/mixers/wkv.h"
 #include "tensor/random.h"
 
 namespace storytape {
@@ -144,6 +145,34 @@ class GatedWorkload : public Workload {
   GatedOptions options_;
 };
 
+class WkvWorkload : public Workload {
+ public:
+  WkvWorkload(const WorkloadSize& size, uint64_t seed)
+      : size_(size), channels_(size.heads * size.dim), random_(seed) {
+    if (size.chunk) options_.chunk = size.chunk;
+    w_ = uniform({channels_}, random_, 0.01, 1);
+    u_ = uniform({channels_}, random_, -1, 1);
+    k_ = uniform({size.batch, size.tokens, channels_}, random_, -2, 2);
+    v_ = uniform(k_.shape(), random_, -1, 1);
+    k1_ = uniform({size.batch, 1, channels_}, random_, -2, 2);
+    v1_ = uniform(k1_.shape(), random_, -1, 1);
+  }
+  Var<float> run(Tape<float>& tape, Face face) const override {
+    WkvOptions options = options_;
+    options.face = face;
+    return wkv(tape.input(w_), tape.input(u_), tape.input(k_), tape.input(v_), {}, {}, options).o;
+  }
+  State<float> state_after(size_t) const override { return wkv_state<float>(size_.batch, channels_); }
+  void step(State<float>& state) const override { wkv_extend(state, w_, u_, k1_, v1_); }
+
+ private:
+  WorkloadSize size_;
+  size_t channels_;
+  Random random_;
+  Tensor<float> w_, u_, k_, v_, k1_, v1_;
+  WkvOptions options_;
+};
+
 constexpr size_t kWindow = 256;
 constexpr size_t kProductSteps = 2;
 
@@ -201,6 +230,11 @@ const std::vector<WorkloadKind>& workload_kinds() {
       gated_kind("kda", GateKind::kVector, true, 1),
       gated_kind("delta_product", GateKind::kNone, true, kProductSteps),
       gated_kind("gated_delta_product", GateKind::kScalar, true, kProductSteps),
+      {"wkv",
+       {Face::kChunkwise, Face::kRecurrent, Face::kParallel},
+       false,
+       [](const WorkloadSize&) { return 0.0; },
+       [](const WorkloadSize& s, uint64_t seed) { return std::make_unique<WkvWorkload>(s, seed); }},
   };
   return kinds;
 }

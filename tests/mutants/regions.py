@@ -14,9 +14,11 @@ A region that is not found is an error.
 UNARY = ("exp log sqrt square reciprocal neg tanh sigmoid softplus log_sigmoid silu gelu_erf gelu_tanh "
          "elu_plus_one").split()
 
-GATED = "unified gla delta_rule gated_delta_rule kda gated_delta_product".split()
+GATED = "unified gla delta_rule gated_delta_rule kda gated_delta_product kda_product".split()
 GATED_RECURRENT = [f"{op}.recurrent" for op in GATED]
 GATED_CHUNKWISE = [f"{op}.chunkwise" for op in GATED]
+
+WKV = ["wkv.recurrent", "wkv.chunkwise"]
 
 FILES = {
     "autograd/ops_arithmetic.h": (["record", "function chain"], ["mul", "unselected"]),
@@ -49,23 +51,42 @@ FILES = {
     "tensor/kernels/softmax.cc": ([r"function \w+Backward\w+", r"function \w+_backward"],
                                   ["softmax", "cross_entropy", "log_sum_exp_rows"]),
     "tensor/kernels/unary.cc": ([r"function \w+Backward\w+", r"function \w+_backward"], ["square", "elu_plus_one"]),
+    "nn/decay_gate.cc": (["record"], ["decay_gate"]),
     "nn/embedding.cc": (["record"], ["embed"]),
     "nn/gelu_mlp.cc": (["record"], ["gelu_mlp"]),
     "nn/head_loss.cc": (["record", "from // (H4)"], ["head_loss"]),
     "nn/kernels/head_loss.cc": (["from // (H3) dl ="], ["head_loss"]),
+    "nn/gates.cc": (["record"], ["swish_gate"]),
+    "nn/kernels/l2_normalize.cc": ([r"function L2Backward\w+", "function l2_normalize_backward"], ["l2_normalize"]),
+    "nn/kernels/rope.cc": ([r"function Rotate\w*Backward\w*", "function rope_rotate_back"], ["rope"]),
+    "nn/kernels/short_convolution.cc": (
+        [r"function Grad\w+", r"function \w+Backward\w+", r"function \w+_backward"], ["short_convolution"]),
+    "nn/kernels/swish_gate.cc": ([r"function SwishBackward\w"], ["swish_gate"]),
     "nn/linear.cc": (["record"], ["linear"]),
+    "nn/normalize.cc": (["record"], ["l2_normalize"]),
+    "nn/rope.cc": (["record"], ["rope"]),
+    "nn/short_convolution.cc": (["function backward"], ["short_convolution"]),
+    "nn/token_shift.cc": (["record"], ["token_shift"]),
+    "nn/kernels/token_shift.cc": (["function BackwardT"], ["token_shift"]),
     "nn/products.h": (["function add_outer", "function add_column_sums"], ["linear", "gelu_mlp"]),
     "nn/mixers/linear_attention.cc": (["function backward"],
                                       ["linear_attention.recurrent", "linear_attention.chunkwise"]),
     "nn/mixers/linear_attention_parallel.cc": (["record"], ["linear_attention.parallel"]),
     "nn/mixers/gated_recurrence.cc": (["function backward"], GATED_RECURRENT + GATED_CHUNKWISE),
+    "nn/mixers/wkv.cc": (["function backward"], WKV),
+    "nn/mixers/kernels/wkv-inl.h": (
+        ["line shares.read_rest", "line shares.write_rest", "function WkvStepBackward", "function StoreShares",
+         "function LoadShares", "function StoreGradient", "function StartAdjoint", "function FinishAdjoint"], WKV),
+    "nn/mixers/kernels/wkv_chunkwise-inl.h": (["function WkvChunkwiseBackward"], ["wkv.chunkwise"]),
+    "nn/mixers/kernels/wkv_recurrent-inl.h": (["function WkvRecurrentBackward"], ["wkv.recurrent"]),
     "nn/mixers/parallel_ops.cc": (["record"], ["segment_products", "solve_unit_lower"]),
     "nn/mixers/kernels/gated_backward-inl.h": (["class GatedChunkwiseBackward"], GATED_CHUNKWISE),
     "nn/mixers/kernels/gated_gates-inl.h": (["function ScalarGatesBackward", "function VectorGatesBackward"],
                                             GATED_CHUNKWISE),
     "nn/mixers/kernels/gated_recurrent-inl.h": (["class GatedRecurrentBackward"], GATED_RECURRENT),
     "nn/mixers/softmax_attention.cc": (["function backward", "function zero_rows"],
-                                       ["softmax_attention.recurrent", "softmax_attention.chunkwise"]),
+                                       ["softmax_attention.recurrent", "softmax_attention.chunkwise",
+                                        "forgetting_attention.recurrent", "forgetting_attention.chunkwise"]),
     "nn/mixers/kernels/decay-inl.h": (["function FeatureGrad", "line s = s * gamma + p"],
                                       ["linear_attention.recurrent", "linear_attention.chunkwise"]),
     "nn/mixers/kernels/decay_backward-inl.h": (["class ChunkwiseBackward"], ["linear_attention.chunkwise"]),
@@ -73,9 +94,11 @@ FILES = {
         ["after struct TokenRows"],
         ["linear_attention.recurrent"]),
     "nn/mixers/kernels/softmax_attention-inl.h": (
-        ["after struct BackwardScratch"], ["softmax_attention.chunkwise"]),
+        ["after struct BackwardScratch"], ["softmax_attention.chunkwise", "forgetting_attention.chunkwise"]),
+    "nn/mixers/kernels/softmax_forget-inl.h": (["function AddGateGrads", "function WriteGateGrads"],
+                                               ["forgetting_attention.chunkwise"]),
     "nn/mixers/kernels/softmax_rows-inl.h": (["function WriteSums", "function RowsBackwardT"],
-                                             ["softmax_attention.recurrent"]),
+                                             ["softmax_attention.recurrent", "forgetting_attention.recurrent"]),
 }
 
 # Functions that look like a backward by their name: a file that holds one has to be above, or here.

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "nn/mixers/kernels/softmax_band-inl.h"
+#include "nn/mixers/kernels/softmax_forget-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace storytape {
@@ -21,17 +21,19 @@ namespace hn = hwy::HWY_NAMESPACE;
 // What one block of queries needs to be walked back.
 template <typename T>
 struct BackwardScratch {
-  T* q;      // [kQueryBlock × ldk]
-  T* qt;     // [dk × kQueryBlock], times scale · log2 e
-  T* g;      // [kQueryBlock × ldv] do_i / l_i
-  T* gt;     // [dv × kQueryBlock]
-  T* max;    // [kQueryBlock]
-  T* delta;  // [kQueryBlock] <do_i, o_i> / l_i
-  T* p;      // [kBackwardChunk × kStripStride] exp(s - max) of a chunk of keys
-  T* ds;     // [kBackwardChunk × kStripStride] their ds
-  T* dq;     // [kQueryBlock × ldk]
-  T* dk;     // [keys + kGroup × ldk], to be multiplied by scale
-  T* dv;     // [keys + kGroup × ldv]
+  T* q;        // [kQueryBlock × ldk]
+  T* qt;       // [dk × kQueryBlock], times scale · log2 e
+  T* g;        // [kQueryBlock × ldv] do_i / l_i
+  T* gt;       // [dv × kQueryBlock]
+  T* max;      // [kQueryBlock]
+  T* delta;    // [kQueryBlock] <do_i, o_i> / l_i
+  T* p;        // [kBackwardChunk × kStripStride] exp(s - max) of a chunk of keys
+  T* ds;       // [kBackwardChunk × kStripStride] their ds
+  T* dq;       // [kQueryBlock × ldk]
+  T* prefix;   // [kQueryBlock] Σ ds_ij over the keys so far; with forget gates only, like the next
+  T* dk;       // [keys + kGroup × ldk], to be multiplied by scale
+  T* dv;       // [keys + kGroup × ldv]
+  T* d_gates;  // [keys + kGroup + 1]
 };
 
 // delta = <do_i, o_i> / l_i, from both transposed. Added up as a tile adds <do_i, v_j>, so that a query that
@@ -49,15 +51,16 @@ HWY_INLINE void Deltas(D d, size_t queries, size_t width, const T* gt, const T* 
 }
 
 // Weights exp(s - max) of kGroup keys for kVectors vectors of queries.
-template <size_t kVectors, class D, typename T = hn::TFromD<D>>
-HWY_INLINE void WeightTile(D d, const Band& band, const Head<T>& head, size_t j, size_t column,
-                           const BackwardScratch<T>& w, T* p) {
+template <bool kForget, size_t kVectors, class D, typename T = hn::TFromD<D>>
+HWY_INLINE void WeightTile(D d, const Band& band, const Head<T>& head, const Forget<T>& forget, size_t j,
+                           size_t column, const BackwardScratch<T>& w, T* p) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
   V sums[kGroup][kVectors];
   ZeroTile<kVectors>(d, sums);
   AddToTile<kVectors>(d, head.dk, head.k + j * head.ldk, head.ldk, 1, w.qt + column, kQueryBlock,
                       sums);  // (A1)
+  if constexpr (kForget) forget.template add<kVectors>(d, j, column, sums);
   HideTile<kVectors>(d, band, j, column, sums);
   HWY_UNROLL(4) for (size_t c = 0; c < kVectors; ++c) {
     const V max = hn::Load(d, w.max + column + c * lanes);
@@ -87,17 +90,18 @@ HWY_INLINE void LogitGradTile(D d, const Head<T>& head, size_t j, size_t column,
 }
 
 // Sums over queries are set, not added to, for keys from `fresh` on.
-template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE void BackwardBlock(D d, const Band& band, const Head<T>& head, size_t fresh,
-                              const BackwardScratch<T>& w) {
+template <bool kForget, class D, typename T = hn::TFromD<D>>
+HWY_INLINE void BackwardBlock(D d, const Band& band, const Head<T>& head, const Forget<T>& forget,
+                              size_t fresh, const BackwardScratch<T>& w) {
   const size_t lanes = hn::Lanes(d);
+  if constexpr (kForget) std::fill_n(w.prefix, kQueryBlock, T{0});
   for (size_t c0 = band.first; c0 == band.first || c0 < band.last; c0 += kBackwardChunk) {
     const size_t c1 = std::min(band.last, c0 + kBackwardChunk);
     for (size_t j = c0; j < c1; j += kGroup) {
       const Band::Range range = band.computed(j);
       T* p = w.p + (j - c0) * kStripStride;
       ForTiles<kTileWidth>(lanes, range.begin / lanes * lanes, range.end, [&](auto width, size_t i) HWY_ATTR {
-        WeightTile<width()>(d, band, head, j, i, w, p);
+        WeightTile<kForget, width()>(d, band, head, forget, j, i, w, p);
       });
     }
     for (size_t j = c0; j < c1; j += kGroup) {
@@ -107,6 +111,9 @@ HWY_INLINE void BackwardBlock(D d, const Band& band, const Head<T>& head, size_t
       ForTiles<kTileWidth>(lanes, range.begin / lanes * lanes, range.end, [&](auto width, size_t i) HWY_ATTR {
         LogitGradTile<width()>(d, head, j, i, w, p, ds);
       });
+      if constexpr (kForget) {
+        AddGateGrads(d, band, j, range.begin / lanes * lanes, range.end, ds, w.prefix, w.d_gates);
+      }
     }
     for (size_t j = c0; j < c1; j += kGroup) {
       const Band::Range seen = band.queries_of(j);
@@ -143,10 +150,9 @@ HWY_INLINE void UnpackGrad(D d, size_t base, size_t n, size_t width, size_t padd
   }
 }
 
-template <typename T>
+template <bool kForget, typename T>
 void BackwardT(const SoftmaxAttentionArgs<T>& a, const T* o, const SoftmaxAttentionStats<T>& stats,
-               const T* d_o, const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,
-               const SoftmaxAttentionGrad<T>& dv) {
+               const T* d_o, const SoftmaxAttentionGrads<T>& grads) {
   const hn::ScalableTag<T> d;
   const Plan<T> plan(a);
   const size_t rows = plan.packed + kGroup;
@@ -155,9 +161,14 @@ void BackwardT(const SoftmaxAttentionArgs<T>& a, const T* o, const SoftmaxAttent
   const Scratch<T> gt(a.dv * kQueryBlock), p(kBackwardChunk * kStripStride),
       ds(kBackwardChunk * kStripStride);
   const Scratch<T> block_dq(kQueryBlock * plan.ldk), ot(a.dv * kQueryBlock);
-  alignas(64) T row[2][kQueryBlock];
-  const BackwardScratch<T> work{q.data(), qt.data(), g.data(),        gt.data(),     row[0],       row[1],
-                                p.data(), ds.data(), block_dq.data(), sum_dk.data(), sum_dv.data()};
+  const size_t gates = kForget ? rows + 1 : 0;
+  const Scratch<T> d_gates(gates);
+  alignas(64) T row[3][kQueryBlock];
+  const BackwardScratch<T> work{q.data(),      qt.data(),     g.data(),      gt.data(),       row[0],
+                                row[1],        p.data(),      ds.data(),     block_dq.data(), row[2],
+                                sum_dk.data(), sum_dv.data(), d_gates.data()};
+  Forget<T> forget(kForget, plan.packed);
+  const SoftmaxAttentionGrad<T>& dq = grads.q;
   const Head<T> head{a.dk, a.dv, plan.ldk, plan.ldv, k.data(), v.data()};
   const size_t group = a.heads / a.kv_heads;
   const T factor = a.scale * static_cast<T>(kLog2E);
@@ -176,6 +187,10 @@ void BackwardT(const SoftmaxAttentionArgs<T>& a, const T* o, const SoftmaxAttent
     std::fill(work.dk + first_touched * plan.ldk, work.dk + rows * plan.ldk, T{0});
     std::fill(work.dv + first_touched * plan.ldv, work.dv + rows * plan.ldv, T{0});
     for (size_t h = kv * group; h < (kv + 1) * group; ++h) {
+      if constexpr (kForget) {
+        forget.pack(a, b, h, plan.base, plan.packed);
+        std::fill_n(work.d_gates, gates, T{0});
+      }
       for (size_t i0 = 0; i0 < a.queries; i0 += kQueryBlock) {
         const Band band = plan.band(a, i0);
         const size_t fresh = a.window || h != kv * group ? rows : i0 == 0 ? 0 : band.position;
@@ -198,17 +213,19 @@ void BackwardT(const SoftmaxAttentionArgs<T>& a, const T* o, const SoftmaxAttent
         Transpose(d, band.queries, a.dv, work.g, plan.ldv, T{1}, work.gt);
         Transpose(d, band.queries, a.dv, o + q_row * a.dv, a.heads * a.dv, T{1}, ot.data());
         Deltas(d, band.queries, a.dv, work.gt, ot.data(), work.delta);
-        BackwardBlock(d, band, head, fresh, work);
+        if constexpr (kForget) forget.set_block(d, band);
+        BackwardBlock<kForget>(d, band, head, forget, fresh, work);
         if (!dq.data) continue;
         for (size_t i = 0; i < band.queries; ++i) {
           PrefetchRow(dq.data + (q_row + (i + kPrefetchRows) * a.heads) * a.dk, a.dk);
           WriteRow(d, a.dk, a.scale, dq.add, work.dq + i * plan.ldk, dq.data + (q_row + i * a.heads) * a.dk);
         }
       }
+      if constexpr (kForget) WriteGateGrads(a, b, h, plan.base, plan.packed, work.d_gates, grads.log_f);
     }
-    UnpackGrad(d, plan.base, plan.packed, a.dk, plan.ldk, a.scale, work.dk, dk, kv_row * a.dk,
+    UnpackGrad(d, plan.base, plan.packed, a.dk, plan.ldk, a.scale, work.dk, grads.k, kv_row * a.dk,
                a.kv_heads * a.dk);
-    UnpackGrad(d, plan.base, plan.packed, a.dv, plan.ldv, T{1}, work.dv, dv, kv_row * a.dv,
+    UnpackGrad(d, plan.base, plan.packed, a.dv, plan.ldv, T{1}, work.dv, grads.v, kv_row * a.dv,
                a.kv_heads * a.dv);
   }
 }

@@ -22,21 +22,21 @@ namespace HWY_NAMESPACE {
 
 #define STORYTAPE_SOFTMAX_WRAPPERS(T, S)                                                                    \
   void AttentionForward##S(const SoftmaxAttentionArgs<T>& a, T* o, const SoftmaxAttentionStats<T>& stats) { \
-    attention::ForwardT(a, o, stats);                                                                       \
+    if (a.log_f) return attention::ForwardT<true>(a, o, stats);                                             \
+    attention::ForwardT<false>(a, o, stats);                                                                \
   }                                                                                                         \
   void AttentionBackward##S(const SoftmaxAttentionArgs<T>& a, const T* o,                                   \
                             const SoftmaxAttentionStats<T>& stats, const T* d_o,                            \
-                            const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,           \
-                            const SoftmaxAttentionGrad<T>& dv) {                                            \
-    attention::BackwardT(a, o, stats, d_o, dq, dk, dv);                                                     \
+                            const SoftmaxAttentionGrads<T>& grads) {                                        \
+    if (a.log_f) return attention::BackwardT<true>(a, o, stats, d_o, grads);                                \
+    attention::BackwardT<false>(a, o, stats, d_o, grads);                                                   \
   }                                                                                                         \
   void AttentionRowsForward##S(const SoftmaxAttentionArgs<T>& a, T* o) {                                    \
     attention::RowsForwardT(a, o);                                                                          \
   }                                                                                                         \
   void AttentionRowsBackward##S(const SoftmaxAttentionArgs<T>& a, const T* d_o,                             \
-                                const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,       \
-                                const SoftmaxAttentionGrad<T>& dv) {                                        \
-    attention::RowsBackwardT(a, d_o, dq, dk, dv);                                                           \
+                                const SoftmaxAttentionGrads<T>& grads) {                                    \
+    attention::RowsBackwardT(a, d_o, grads);                                                                \
   }
 STORYTAPE_SOFTMAX_WRAPPERS(float, F)
 STORYTAPE_SOFTMAX_WRAPPERS(double, D)
@@ -77,12 +77,11 @@ void softmax_attention_forward(const SoftmaxAttentionArgs<T>& args, T* o,
 template <class T>
 void softmax_attention_backward(const SoftmaxAttentionArgs<T>& args, const T* o,
                                 const SoftmaxAttentionStats<T>& stats, const T* d_o,
-                                const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,
-                                const SoftmaxAttentionGrad<T>& dv) {
+                                const SoftmaxAttentionGrads<T>& grads) {
   if constexpr (kFloat<T>) {
-    SIMD_DISPATCH(AttentionBackwardF)(args, o, stats, d_o, dq, dk, dv);
+    SIMD_DISPATCH(AttentionBackwardF)(args, o, stats, d_o, grads);
   } else {
-    SIMD_DISPATCH(AttentionBackwardD)(args, o, stats, d_o, dq, dk, dv);
+    SIMD_DISPATCH(AttentionBackwardD)(args, o, stats, d_o, grads);
   }
 }
 
@@ -97,25 +96,23 @@ void softmax_attention_rows_forward(const SoftmaxAttentionArgs<T>& args, T* o) {
 
 template <class T>
 void softmax_attention_rows_backward(const SoftmaxAttentionArgs<T>& args, const T* d_o,
-                                     const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,
-                                     const SoftmaxAttentionGrad<T>& dv) {
+                                     const SoftmaxAttentionGrads<T>& grads) {
   if constexpr (kFloat<T>) {
-    SIMD_DISPATCH(AttentionRowsBackwardF)(args, d_o, dq, dk, dv);
+    SIMD_DISPATCH(AttentionRowsBackwardF)(args, d_o, grads);
   } else {
-    SIMD_DISPATCH(AttentionRowsBackwardD)(args, d_o, dq, dk, dv);
+    SIMD_DISPATCH(AttentionRowsBackwardD)(args, d_o, grads);
   }
 }
 
-#define STORYTAPE_SOFTMAX_INSTANCES(T)                                                                 \
-  template void softmax_attention_forward(const SoftmaxAttentionArgs<T>&, T*,                          \
-                                          const SoftmaxAttentionStats<T>&);                            \
-  template void softmax_attention_backward(                                                            \
-      const SoftmaxAttentionArgs<T>&, const T*, const SoftmaxAttentionStats<T>&, const T*,             \
-      const SoftmaxAttentionGrad<T>&, const SoftmaxAttentionGrad<T>&, const SoftmaxAttentionGrad<T>&); \
-  template void softmax_attention_rows_forward(const SoftmaxAttentionArgs<T>&, T*);                    \
-  template void softmax_attention_rows_backward(                                                       \
-      const SoftmaxAttentionArgs<T>&, const T*, const SoftmaxAttentionGrad<T>&,                        \
-      const SoftmaxAttentionGrad<T>&, const SoftmaxAttentionGrad<T>&);
+#define STORYTAPE_SOFTMAX_INSTANCES(T)                                                    \
+  template void softmax_attention_forward(const SoftmaxAttentionArgs<T>&, T*,             \
+                                          const SoftmaxAttentionStats<T>&);               \
+  template void softmax_attention_backward(const SoftmaxAttentionArgs<T>&, const T*,      \
+                                           const SoftmaxAttentionStats<T>&, const T*,     \
+                                           const SoftmaxAttentionGrads<T>&);              \
+  template void softmax_attention_rows_forward(const SoftmaxAttentionArgs<T>&, T*);       \
+  template void softmax_attention_rows_backward(const SoftmaxAttentionArgs<T>&, const T*, \
+                                                const SoftmaxAttentionGrads<T>&);
 STORYTAPE_SOFTMAX_INSTANCES(float)
 STORYTAPE_SOFTMAX_INSTANCES(double)
 #undef STORYTAPE_SOFTMAX_INSTANCES

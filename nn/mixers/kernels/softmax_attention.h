@@ -21,7 +21,10 @@ struct SoftmaxAttentionArgs {
   const T* k;      // [batch, kv_rows, kv_heads, dk]
   const T* v;      // [batch, kv_rows, kv_heads, dv]
   size_t q_rows;   // rows per sequence of q, o and their gradients, >= queries
-  size_t kv_rows;  // rows per sequence of k and v: key j lies in row j % kv_rows
+  size_t kv_rows;  // rows per sequence of k, v and log_f: key j lies in row j % kv_rows
+  // [batch, kv_rows, heads], <= 0: what the forget gate of key j's token adds to the logits across it. Null: no
+  // gates. REQUIRES, with gates: offset + queries <= keys.
+  const T* log_f = nullptr;
 };
 
 // A gradient to be set or, with `add`, added to; null where it isn't wanted.
@@ -29,6 +32,13 @@ template <class T>
 struct SoftmaxAttentionGrad {
   T* data = nullptr;
   bool add = false;
+};
+
+// The gradients of all inputs, in the order in which they are written.
+template <class T>
+struct SoftmaxAttentionGrads {
+  SoftmaxAttentionGrad<T> q, k, v;
+  SoftmaxAttentionGrad<T> log_f = {};
 };
 
 // What forward keeps for backward, per query, in units of log 2; null if no backward follows.
@@ -42,12 +52,11 @@ struct SoftmaxAttentionStats {
 template <class T>
 void softmax_attention_forward(const SoftmaxAttentionArgs<T>& args, T* o,
                                const SoftmaxAttentionStats<T>& stats);
-// Gradients have the shapes of q, k and v. REQUIRES: kv_rows >= keys.
+// Gradients have the shapes of q, k, v and log_f. REQUIRES: kv_rows >= keys.
 template <class T>
 void softmax_attention_backward(const SoftmaxAttentionArgs<T>& args, const T* o,
                                 const SoftmaxAttentionStats<T>& stats, const T* d_o,
-                                const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,
-                                const SoftmaxAttentionGrad<T>& dv);
+                                const SoftmaxAttentionGrads<T>& grads);
 
 // Query by query. For a few queries over many keys, as in decoding, faster than tiles.
 template <class T>
@@ -55,7 +64,6 @@ void softmax_attention_rows_forward(const SoftmaxAttentionArgs<T>& args, T* o);
 // Keeps nothing from forward. REQUIRES: kv_rows >= keys.
 template <class T>
 void softmax_attention_rows_backward(const SoftmaxAttentionArgs<T>& args, const T* d_o,
-                                     const SoftmaxAttentionGrad<T>& dq, const SoftmaxAttentionGrad<T>& dk,
-                                     const SoftmaxAttentionGrad<T>& dv);
+                                     const SoftmaxAttentionGrads<T>& grads);
 
 }  // namespace storytape

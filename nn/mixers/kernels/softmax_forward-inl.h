@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "nn/mixers/kernels/softmax_band-inl.h"
+#include "nn/mixers/kernels/softmax_forget-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace storytape {
@@ -20,15 +20,16 @@ namespace attention {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Scores of kGroup keys against kVectors vectors of queries, and their maximum so far.
-template <size_t kVectors, class D, typename T = hn::TFromD<D>>
-HWY_INLINE void ScoreTile(D d, const Band& band, const Head<T>& head, size_t j, size_t column, const T* qt,
-                          T* s, T* max) {
+template <bool kForget, size_t kVectors, class D, typename T = hn::TFromD<D>>
+HWY_INLINE void ScoreTile(D d, const Band& band, const Head<T>& head, const Forget<T>& forget, size_t j,
+                          size_t column, const T* qt, T* s, T* max) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
   V sums[kGroup][kVectors];
   ZeroTile<kVectors>(d, sums);
   AddToTile<kVectors>(d, head.dk, head.k + j * head.ldk, head.ldk, 1, qt + column, kQueryBlock,
                       sums);  // (A1)
+  if constexpr (kForget) forget.template add<kVectors>(d, j, column, sums);
   HideTile<kVectors>(d, band, j, column, sums);
   HWY_UNROLL(4) for (size_t c = 0; c < kVectors; ++c) {
     V m = hn::Load(d, max + column + c * lanes);
@@ -85,8 +86,9 @@ HWY_INLINE void WeighGroup(D d, size_t begin, size_t end, T* s, const T* max, T*
   }
 }
 
-template <class D, typename T = hn::TFromD<D>>
-HWY_INLINE void ForwardBlock(D d, const Band& band, const Head<T>& head, const ForwardScratch<T>& w) {
+template <bool kForget, class D, typename T = hn::TFromD<D>>
+HWY_INLINE void ForwardBlock(D d, const Band& band, const Head<T>& head, const Forget<T>& forget,
+                             const ForwardScratch<T>& w) {
   const size_t lanes = hn::Lanes(d);
   std::fill_n(w.max, kQueryBlock, -std::numeric_limits<T>::infinity());
   std::fill_n(w.sum, kQueryBlock, T{0});
@@ -97,7 +99,7 @@ HWY_INLINE void ForwardBlock(D d, const Band& band, const Head<T>& head, const F
       const Band::Range range = band.computed(j);
       T* s = w.strip + (j - c0) * kStripStride;
       ForTiles<kTileWidth>(lanes, range.begin / lanes * lanes, range.end, [&](auto width, size_t i) HWY_ATTR {
-        ScoreTile<width()>(d, band, head, j, i, w.qt, s, w.chunk_max);
+        ScoreTile<kForget, width()>(d, band, head, forget, j, i, w.qt, s, w.chunk_max);
       });
     }
     MoveMax(d, band, w);
@@ -117,7 +119,7 @@ HWY_INLINE void ForwardBlock(D d, const Band& band, const Head<T>& head, const F
   }
 }
 
-template <typename T>
+template <bool kForget, typename T>
 void ForwardT(const SoftmaxAttentionArgs<T>& a, T* o, const SoftmaxAttentionStats<T>& stats) {
   const hn::ScalableTag<T> d;
   const Plan<T> plan(a);
@@ -127,6 +129,7 @@ void ForwardT(const SoftmaxAttentionArgs<T>& a, T* o, const SoftmaxAttentionStat
   alignas(64) T row[4][kQueryBlock];
   const ForwardScratch<T> work{qt.data(), strip.data(), u.data(), row[0], row[1], row[2], row[3]};
   const Head<T> head{a.dk, a.dv, plan.ldk, plan.ldv, k.data(), v.data()};
+  Forget<T> forget(kForget, plan.packed);
   const size_t group = a.heads / a.kv_heads;
   const T factor = a.scale * static_cast<T>(kLog2E);
 
@@ -139,11 +142,13 @@ void ForwardT(const SoftmaxAttentionArgs<T>& a, T* o, const SoftmaxAttentionStat
     PackHead(d, plan.packed, plan.base, a.kv_rows, a.dv, plan.ldv, a.v + kv_row * a.dv, a.kv_heads * a.dv,
              v.data());
     for (size_t h = g * group; h < (g + 1) * group; ++h) {
+      if constexpr (kForget) forget.pack(a, b, h, plan.base, plan.packed);
       for (size_t i0 = 0; i0 < a.queries; i0 += kQueryBlock) {
         const Band band = plan.band(a, i0);
         const size_t q_row = (b * a.q_rows + i0) * a.heads + h;
         Transpose(d, band.queries, a.dk, a.q + q_row * a.dk, a.heads * a.dk, factor, work.qt);
-        ForwardBlock(d, band, head, work);
+        if constexpr (kForget) forget.set_block(d, band);
+        ForwardBlock<kForget>(d, band, head, forget, work);
         for (size_t i = 0; i < band.queries; ++i) {
           const T l = work.sum[i];
           PrefetchRow(o + (q_row + (i + kPrefetchRows) * a.heads) * a.dv, a.dv);

@@ -1,6 +1,6 @@
 // Softmax attention query by query, per target: the definition, with lanes along a row's channels. Tags (A..)
 // are those of nn/mixers/softmax_attention.h; nothing here is shared with the tiles but loads and stores of
-// rows.
+// rows, and the bound of a gate.
 
 #if defined(STORYTAPE_SOFTMAX_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STORYTAPE_SOFTMAX_ROWS_INL_H_
@@ -12,8 +12,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "nn/mixers/kernels/softmax_attention.h"
-#include "nn/mixers/kernels/softmax_tiles-inl.h"
+#include "nn/mixers/kernels/softmax_forget-inl.h"
 #include "tensor/kernels/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -130,6 +129,32 @@ HWY_INLINE T Weigh(D d, size_t n, T* s) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+// s[j] += Σ log_f_l over l from the key after j to the query, (A14): added up from the query back, in double, so
+// that every sum is its segment's alone. By fours, so that one sum in four waits for the one before.
+template <typename T>
+HWY_INLINE void AddGates(const SoftmaxAttentionArgs<T>& a, const SeenKeys& seen, size_t b, size_t h, T* s) {
+  const T* gates = a.log_f + b * a.kv_rows * a.heads + h;
+  size_t row = seen.last % a.kv_rows;
+  const auto gate_before = [&] {
+    row = (row ? row : a.kv_rows) - 1;
+    return static_cast<double>(BoundedGate(gates[row * a.heads]));
+  };
+  double sum = 0;
+  size_t j = seen.last - seen.first;
+  for (; j >= 4; j -= 4) {
+    const double g3 = gate_before(), g2 = g3 + gate_before(), g1 = g2 + gate_before();
+    s[j - 1] += static_cast<T>(sum);
+    s[j - 2] += static_cast<T>(sum + g3);
+    s[j - 3] += static_cast<T>(sum + g2);
+    s[j - 4] += static_cast<T>(sum + g1);
+    sum += g1 + gate_before();
+  }
+  for (; j > 0; --j) {
+    s[j - 1] += static_cast<T>(sum);
+    sum += gate_before();
+  }
+}
+
 template <typename T>
 size_t SeenAtOnce(const SoftmaxAttentionArgs<T>& a) {
   return a.window ? std::min(a.window, a.keys) : a.keys;
@@ -151,6 +176,7 @@ void RowsForwardT(const SoftmaxAttentionArgs<T>& a, T* o) {
           DotRows(d, count, a.dk, a.scale, a.q + row * a.dk, a.k + (kv + first * a.kv_heads) * a.dk,
                   a.kv_heads * a.dk, s + done);  // (A1)
         });
+        if (a.log_f) AddGates(a, seen, b, h, s);
         const T sum = Weigh(d, seen.last - seen.first, s);
         T* to = o + row * a.dv;
         std::fill_n(to, a.dv, T{0});
@@ -180,12 +206,13 @@ HWY_INLINE void WriteSums(size_t keys, size_t width, T factor, const T* from,
 }
 
 template <typename T>
-void RowsBackwardT(const SoftmaxAttentionArgs<T>& a, const T* d_o, const SoftmaxAttentionGrad<T>& dq,
-                   const SoftmaxAttentionGrad<T>& dk, const SoftmaxAttentionGrad<T>& dv) {
+void RowsBackwardT(const SoftmaxAttentionArgs<T>& a, const T* d_o, const SoftmaxAttentionGrads<T>& grads) {
   const hn::ScalableTag<T> d;
   const size_t group = a.heads / a.kv_heads;
   const Scratch<T> p_memory(SeenAtOnce(a)), ds_memory(SeenAtOnce(a));
   const Scratch<T> dq_memory(a.dk), dk_memory(a.keys * a.dk), dv_memory(a.keys * a.dv);
+  const Scratch<T> gate_memory(a.log_f ? a.keys : 0);
+  T* const d_gates = gate_memory.data();
   T* const p = p_memory.data();
   T* const ds = ds_memory.data();
   T* const dq_row = dq_memory.data();
@@ -196,6 +223,7 @@ void RowsBackwardT(const SoftmaxAttentionArgs<T>& a, const T* d_o, const Softmax
     std::fill_n(dk_memory.data(), a.keys * a.dk, T{0});
     std::fill_n(dv_memory.data(), a.keys * a.dv, T{0});
     for (size_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+      if (a.log_f) std::fill_n(d_gates, a.keys, T{0});
       for (size_t i = 0; i < a.queries; ++i) {
         const size_t row = (b * a.q_rows + i) * a.heads + h;
         const SeenKeys seen(a, i);
@@ -205,7 +233,8 @@ void RowsBackwardT(const SoftmaxAttentionArgs<T>& a, const T* d_o, const Softmax
         const T* k = a.k + (kv + seen.first * a.kv_heads) * a.dk;
         const T* v = a.v + (kv + seen.first * a.kv_heads) * a.dv;
         DotRows(d, n, a.dk, a.scale, q, k, a.kv_heads * a.dk, p);  // (A1)
-        DotRows(d, n, a.dv, T{1}, g, v, a.kv_heads * a.dv, ds);    // <do_i, v_j>
+        if (a.log_f) AddGates(a, seen, b, h, p);
+        DotRows(d, n, a.dv, T{1}, g, v, a.kv_heads * a.dv, ds);  // <do_i, v_j>
         const T sum = Weigh(d, n, p);
         const T inverse = sum == T{0} ? T{0} : T{1} / sum;
         T delta = 0;
@@ -218,14 +247,22 @@ void RowsBackwardT(const SoftmaxAttentionArgs<T>& a, const T* d_o, const Softmax
           AddRow(d, a.dv, p[j], g, dv_memory.data() + (seen.first + j) * a.dv);   // (A10)
           AddRow(d, a.dk, ds[j], q, dk_memory.data() + (seen.first + j) * a.dk);  // (A13)
         }
-        if (!dq.data) continue;
+        if (a.log_f) {
+          T prefix = 0;
+          for (size_t j = 0; j + 1 < n; ++j) {
+            prefix += ds[j];                        // (A15)
+            d_gates[seen.first + j + 1] += prefix;  // (A16)
+          }
+        }
+        if (!grads.q.data) continue;
         std::fill_n(dq_row, a.dk, T{0});
         AddWeightedRows(d, n, a.dk, ds, k, a.kv_heads * a.dk, dq_row);  // (A12)
-        WriteSums(1, a.dk, a.scale, dq_row, dq, row * a.dk, a.dk);
+        WriteSums(1, a.dk, a.scale, dq_row, grads.q, row * a.dk, a.dk);
       }
+      if (a.log_f) WriteSums(a.keys, 1, T{1}, d_gates, grads.log_f, b * a.kv_rows * a.heads + h, a.heads);
     }
-    WriteSums(a.keys, a.dk, a.scale, dk_memory.data(), dk, kv * a.dk, a.kv_heads * a.dk);
-    WriteSums(a.keys, a.dv, T{1}, dv_memory.data(), dv, kv * a.dv, a.kv_heads * a.dv);
+    WriteSums(a.keys, a.dk, a.scale, dk_memory.data(), grads.k, kv * a.dk, a.kv_heads * a.dk);
+    WriteSums(a.keys, a.dv, T{1}, dv_memory.data(), grads.v, kv * a.dv, a.kv_heads * a.dv);
   }
 }
 
