@@ -13,7 +13,7 @@ namespace {
 struct Options {
   std::string pattern;
   uint64_t seed = 1;
-  bool extended = false;
+  bool extended = true;
 };
 
 // JSON has neither NaN nor infinity.
@@ -64,14 +64,14 @@ void add_faces(const Program& program) {
   CLI::App* command = program.command(
       "faces", "hold all faces of the mixers against each other: outputs, final states, gradients",
       "  storytape faces\n"
-      "  storytape faces linear --long\n");
+      "  storytape faces linear --short\n");
   auto o = std::make_shared<Options>();
   command
       ->add_option("pattern", o->pattern,
                    "a variant, or part of its name, or a pattern with * and ? (default: all)")
       ->type_name("PATTERN");
   whole_option(command, "--seed", o->seed, 0, UINT64_MAX, "of inputs, cuts and cotangents");
-  command->add_flag("--long", o->extended, "also sequences of 1000 tokens");
+  command->add_flag("!--short", o->extended, "leave out the sequences of 1000 tokens");
   command->callback([o, &run = program.run, &global = program.global] {
     run = [o, &global] { return faces(*o, global); };
   });

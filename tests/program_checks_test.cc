@@ -29,7 +29,7 @@ TEST_CASE("gradcheck lists every input with its errors") {
 }
 
 TEST_CASE("faces lists every face with its errors") {
-  const nlohmann::json json = run({"faces", "linear", "--json"}).json();
+  const nlohmann::json json = run({"faces", "linear", "--short", "--json"}).json();
   CHECK(json.at("failed") == 0);
   REQUIRE(json.at("passed").get<size_t>() == json.at("results").size());
   REQUIRE(json.at("results").size() >= 6);

@@ -252,6 +252,8 @@ void register_gated_recurrence() {
     Point small = p;
     small.dk = 3;
     small.dv = 4;
+    // The parallel face solves one system over all writes; its rounding grows with their number.
+    if (p.delta) small.float_multiple = p.steps > 1 ? 4096 : 1024;
     register_faces(face_variant(small));
   }
 }

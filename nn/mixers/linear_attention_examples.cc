@@ -224,6 +224,7 @@ void register_linear_attention() {
   p.phi = FeatureMap::kIdentity;
   register_faces(face_variant(p));
   p.name = "retention";
+  p.float_multiple = 1024;  // the gradient of γ sums T² terms in the parallel face
   p.gamma = true;
   register_faces(face_variant(p));
 }
