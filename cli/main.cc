@@ -8,26 +8,12 @@
 
 #include "cli/command.h"
 #include "cli/version.h"
+#include "tensor/names.h"
 #include "tensor/simd.h"
 #include "train/files.h"
 
 namespace storytape::cli {
 namespace {
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row.back();
-}
 
 // The command that was named, as deep as the words went.
 const CLI::App* named_command(const CLI::App& app) {
@@ -51,13 +37,8 @@ std::string suggestion(const CLI::App& app, const CLI::App& command, const std::
       known.push_back(sub->get_name());
     }
   }
-  const std::string bare = word.substr(0, word.find('='));
-  const auto nearest = std::min_element(known.begin(), known.end(), [&](const auto& a, const auto& b) {
-    return edit_distance(a, bare) < edit_distance(b, bare);
-  });
-  if (nearest == known.end() || edit_distance(*nearest, bare) > std::max<size_t>(2, bare.size() / 3))
-    return "";
-  return fmt::format("; did you mean {}?", *nearest);
+  const std::string nearest = nearest_name(word.substr(0, word.find('=')), known);
+  return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
 }
 
 std::string one_line(std::string text) {

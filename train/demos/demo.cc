@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tensor/error.h"
+#include "tensor/names.h"
 #include "train/files.h"
 
 namespace storytape {
@@ -55,21 +56,6 @@ bool at_most(const json& value, double bound) {
          std::all_of(value.begin(), value.end(), [&](const json& v) { return at_most(v, bound); });
 }
 
-size_t letters_apart(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 std::span<const Demo> demos() {
@@ -77,13 +63,14 @@ std::span<const Demo> demos() {
 }
 
 const Demo& find_demo(std::string_view name) {
-  const Demo* nearest = &kDemos[0];
+  std::vector<std::string> known;
   for (const Demo& demo : kDemos) {
     if (demo.name == name) return demo;
-    if (letters_apart(demo.name, name) < letters_apart(nearest->name, name)) nearest = &demo;
+    known.emplace_back(demo.name);
   }
-  fail_usage("there is no demonstration \"{}\"; the nearest is {} (see storytape demo --list)",
-             printable(name), nearest->name);
+  const std::string nearest = nearest_name(name, known);
+  fail_usage("there is no demonstration \"{}\"{} (see storytape demo --list)", printable(name),
+             nearest.empty() ? "" : fmt::format("; the nearest is {}", nearest));
 }
 
 void DemoResult::add(std::string name, json value, json seed, bool ok, std::string remark) {
