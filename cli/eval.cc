@@ -33,7 +33,7 @@ void write_logits(const HybridLM<float>& model, const TokenStream& stream, size_
 int eval(const Options& o, const Global& global) {
   const LoadedModel loaded = load_model(o.run, [](const std::string& line) { note(line); });
   const size_t context = o.context ? static_cast<size_t>(*o.context) : loaded.config.max_seq;
-  if (context > loaded.config.max_seq) {
+  if (context > loaded.config.context_limit()) {
     fail_usage("--context {} is longer than the model's {}", context, loaded.config.max_seq);
   }
   std::string text;

@@ -50,7 +50,7 @@ int generate(const Options& o, const Global& global) {
   // A story follows an end-of-text and a newline, as in the training text.
   std::vector<int32_t> prompt = {loaded.tokenizer.end_of_text()};
   loaded.tokenizer.encode("\n" + o.prompt, o.specials ? Specials::kParsed : Specials::kPlain, prompt);
-  if (prompt.size() > loaded.config.max_seq) {
+  if (prompt.size() > loaded.config.context_limit()) {
     note(fmt::format("the prompt has {} tokens, the model's context {}; only its end is used", prompt.size(),
                      loaded.config.max_seq));
   }
@@ -80,7 +80,7 @@ int generate(const Options& o, const Global& global) {
   } else {
     print("\n");
   }
-  if (result.context_moved && prompt.size() <= loaded.config.max_seq) {
+  if (result.context_moved && prompt.size() <= loaded.config.context_limit()) {
     note(fmt::format(
         "the text grew past the context of {} tokens; its first half was forgotten each time it was full",
         loaded.config.max_seq));

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/texts.h"
+#include "models/pattern.h"
 #include "tensor/random.h"
 #include "train/checkpoint.h"
 #include "train/files.h"
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 struct Options {
   std::string model = "storylm-1m";
   std::string recipe = "default";
-  std::optional<std::string> pattern;
+  std::optional<std::string> pattern, block, positions;
   std::vector<std::string> data, valid;
   std::string out;
   std::string tokenizer;
@@ -36,6 +37,8 @@ void apply(const Options& o, RunSettings& s) {
     if (from) to = static_cast<std::remove_reference_t<decltype(to)>>(*from);
   };
   set(s.model.max_seq, o.max_seq);
+  set(s.model.block, o.block);
+  set(s.model.positions, o.positions);
   if (o.pattern) s.model.pattern = parse_pattern(*o.pattern, s.model.layers());
   set(s.recipe.batch, o.batch);
   set(s.recipe.context, o.context);
@@ -287,10 +290,11 @@ void add_train(const Program& program) {
   command->add_flag("--resume", o->resume, "go on with the run in --out from its last good checkpoint");
   command->add_flag("--overwrite", o->overwrite, "replace the run in --out (its own files, nothing else)");
   command->add_option("--model", o->model, "storylm-1m, storylm-5m or storylm-30m")->capture_default_str();
-  command->add_option(
-      "--pattern", o->pattern,
-      "mixers of the layers: full, linear, or a list such as linear,linear,linear,full or [L,L,L,F], "
-      "repeated over the layers (default: full)");
+  command->add_option("--pattern", o->pattern,
+                      fmt::format("layers of the blocks: a list such as linear,linear,linear,full, [L,L,L,F] "
+                                  "or 3*gla:rank=8,full, repeated "
+                                  "over the blocks (default: full), of {}",
+                                  layer_names()));
   command->add_option("--data", o->data, "text files, also .gz (default: the embedded corpus)")
       ->type_name("FILE...");
   command
@@ -308,6 +312,9 @@ void add_train(const Program& program) {
   whole_option(command, "--accumulate", o->accumulate, 1, 4096, "passes per optimizer step (default: 1)");
   whole_option(command, "--context", o->context, 1, 1u << 24, "tokens per sequence (default: the recipe's)");
   whole_option(command, "--max-seq", o->max_seq, 1, 1u << 24, "rows of the position table (default: 256)");
+  command->add_option("--block", o->block,
+                      "course (layer norm, GELU) or modern (RMS norm, SwiGLU); default: course");
+  command->add_option("--positions", o->positions, "learned, rope or none (default: learned)");
   real_option(command, "--lr", o->lr, 0, 1e6, "peak learning rate (default: the recipe's)");
   real_option(command, "--min-lr", o->min_lr, 0, 1e6, "learning rate at the end (default: the recipe's)");
   whole_option(command, "--warmup", o->warmup, 0, 1u << 30,

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <cmath>
 
+#include "models/layers.h"
+#include "models/pattern.h"
 #include "tensor/error.h"
 
 namespace storytape {
@@ -28,11 +30,6 @@ constexpr size_t kLargest = size_t{1} << 24;
 
 }  // namespace
 
-const std::vector<std::string>& mixer_names() {
-  static const std::vector<std::string> names = {"full", "linear"};
-  return names;
-}
-
 void ModelConfig::check() const {
   const auto positive = [](const char* name, size_t value) {
     if (value == 0 || value > kLargest) fail("model: {} must be in 1..{}, got {}", name, kLargest, value);
@@ -42,15 +39,15 @@ void ModelConfig::check() const {
   positive("heads", heads);
   positive("ffn", ffn);
   positive("max_seq", max_seq);
-  if (pattern.empty())
-    fail("model: the layer pattern is empty; it wants at least one of {}", list(mixer_names()));
+  if (pattern.empty()) fail("model: the layer pattern is empty");
   if (layers() > 10000) fail("model: {} layers; at most 10000 are supported", layers());
-  for (const std::string& name : pattern) {
-    if (std::find(mixer_names().begin(), mixer_names().end(), name) == mixer_names().end()) {
-      fail("model: unknown mixer \"{}\"; there are {}", name, list(mixer_names()));
-    }
+  if (block != "course" && block != "modern")
+    fail("model: block is \"course\" or \"modern\", got \"{}\"", block);
+  if (positions != "learned" && positions != "rope" && positions != "none") {
+    fail("model: positions are \"learned\", \"rope\" or \"none\", got \"{}\"", positions);
   }
-  if (dim % heads != 0) fail("model: dim {} is not divisible by {} heads", dim, heads);
+  if (!(norm_eps > 0) || !std::isfinite(norm_eps)) fail("model: norm_eps must be positive, got {}", norm_eps);
+  if (!std::isfinite(norm_offset)) fail("model: norm_offset must be a number, got {}", norm_offset);
   if (gelu != "erf" && gelu != "tanh") fail("model: gelu is \"erf\" or \"tanh\", got \"{}\"", gelu);
   if (!(linear_eps >= 0) || !std::isfinite(linear_eps))
     fail("model: linear_eps must be at least 0, got {}", linear_eps);
@@ -58,14 +55,31 @@ void ModelConfig::check() const {
       static_cast<double>(vocab) * static_cast<double>(dim) +
       static_cast<double>(layers()) * static_cast<double>(dim) * static_cast<double>(dim + ffn);
   if (weights > 1e11) fail("model: about {:.0f} weights; at most 1e11 are supported", weights);
+  for (size_t i = 0; i < layers(); ++i) {
+    // A kind that has passed passes again.
+    if (std::find(pattern.begin(), pattern.begin() + static_cast<ptrdiff_t>(i), pattern[i]) ==
+        pattern.begin() + static_cast<ptrdiff_t>(i)) {
+      check_layer(parse_layer(pattern[i]), *this);
+    }
+  }
 }
 
 nlohmann::json to_json(const ModelConfig& c) {
-  return {{"vocab", c.vocab},     {"dim", c.dim},
-          {"heads", c.heads},     {"ffn", c.ffn},
-          {"max_seq", c.max_seq}, {"pattern", c.pattern},
-          {"bias", c.bias},       {"head_bias", c.head_bias},
-          {"gelu", c.gelu},       {"linear_eps", c.linear_eps}};
+  return {{"vocab", c.vocab},
+          {"dim", c.dim},
+          {"heads", c.heads},
+          {"ffn", c.ffn},
+          {"max_seq", c.max_seq},
+          {"pattern", c.pattern},
+          {"bias", c.bias},
+          {"head_bias", c.head_bias},
+          {"gelu", c.gelu},
+          {"linear_eps", c.linear_eps},
+          {"block", c.block},
+          {"positions", c.positions},
+          {"tied", c.tied},
+          {"norm_eps", c.norm_eps},
+          {"norm_offset", c.norm_offset}};
 }
 
 ModelConfig model_config_from_json(const nlohmann::json& json, const std::string& what) {
@@ -97,10 +111,22 @@ ModelConfig model_config_from_json(const nlohmann::json& json, const std::string
   config.max_seq = size("max_seq");
   config.bias = flag("bias");
   config.head_bias = flag("head_bias");
-  if (!member("gelu").is_string()) fail("{}: \"model.gelu\" wants a string", what);
-  config.gelu = json["gelu"].get<std::string>();
-  if (!member("linear_eps").is_number()) fail("{}: \"model.linear_eps\" wants a number", what);
-  config.linear_eps = json["linear_eps"].get<double>();
+  const auto text = [&](const char* name) {
+    if (!member(name).is_string()) fail("{}: \"model.{}\" wants a string", what, name);
+    return json[name].get<std::string>();
+  };
+  const auto number = [&](const char* name) {
+    if (!member(name).is_number()) fail("{}: \"model.{}\" wants a number", what, name);
+    return json[name].get<double>();
+  };
+  config.gelu = text("gelu");
+  config.linear_eps = number("linear_eps");
+  // Runs of versions that had the course's block alone don't name these.
+  if (json.contains("block")) config.block = text("block");
+  if (json.contains("positions")) config.positions = text("positions");
+  if (json.contains("tied")) config.tied = flag("tied");
+  if (json.contains("norm_eps")) config.norm_eps = number("norm_eps");
+  if (json.contains("norm_offset")) config.norm_offset = number("norm_offset");
   const nlohmann::json& pattern = member("pattern");
   if (!pattern.is_array()) fail("{}: \"model.pattern\" wants a list of mixers", what);
   for (const nlohmann::json& entry : pattern) {
@@ -135,29 +161,12 @@ ModelConfig preset(std::string_view name) {
 }
 
 std::vector<std::string> parse_pattern(std::string_view text, size_t layers) {
-  const std::string original(text);
-  if (!text.empty() && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
-  std::vector<std::string> names;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    std::string name;
-    for (const char c : text.substr(begin, end - begin)) {
-      if (c != ' ') name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    }
-    if (name == "l") name = "linear";
-    if (name == "f") name = "full";
-    if (std::find(mixer_names().begin(), mixer_names().end(), name) == mixer_names().end()) {
-      fail_usage("pattern \"{}\": unknown mixer \"{}\"; there are {} (L and F for short)", original, name,
-                 list(mixer_names()));
-    }
-    names.push_back(name);
-    begin = end + 1;
-  }
-  if (names.size() > layers) {
-    fail_usage("pattern \"{}\" has {} entries, the model {} layers", original, names.size(), layers);
+  const std::vector<LayerSpec> entries = parse_layers(text);
+  if (entries.size() > layers) {
+    fail_usage("pattern \"{}\" has {} entries, the model {} layers", text, entries.size(), layers);
   }
   std::vector<std::string> pattern(layers);
-  for (size_t i = 0; i < layers; ++i) pattern[i] = names[i % names.size()];
+  for (size_t i = 0; i < layers; ++i) pattern[i] = entries[i % entries.size()].text();
   return pattern;
 }
 
@@ -169,11 +178,16 @@ std::string pattern_text(const std::vector<std::string>& pattern) {
 }
 
 double training_flops_per_token(const ModelConfig& c, size_t context) {
-  const double d = static_cast<double>(c.dim);
-  const double products = static_cast<double>(c.layers()) * (4 * d * d + 2 * d * static_cast<double>(c.ffn)) +
-                          d * static_cast<double>(c.vocab);
-  const auto softmax_layers = static_cast<double>(std::count(c.pattern.begin(), c.pattern.end(), "full"));
-  return 6 * products + 6 * softmax_layers * static_cast<double>(context) * d;
+  const double d = static_cast<double>(c.dim),
+               mlp = (c.block == "modern" ? 3 : 2) * d * static_cast<double>(c.ffn);
+  double products = static_cast<double>(c.layers()) * mlp + d * static_cast<double>(c.vocab);
+  double scores = 0;
+  for (const std::string& text : c.pattern) {
+    const LayerWork work = layer_work(parse_layer(text), c, context);
+    products += work.matrix_weights;
+    scores += work.score_flops;
+  }
+  return 6 * products + scores;
 }
 
 }  // namespace storytape

@@ -8,7 +8,7 @@ GenerateResult generate(const HybridLM<float>& model, std::span<const int32_t> p
                         const GenerateOptions& options, const std::function<bool(int32_t)>& give) {
   options.sampler.check();
   if (prompt.empty()) fail("a prompt wants at least one token");
-  const size_t capacity = model.config().max_seq;
+  const size_t capacity = model.config().context_limit();
   GenerateResult result;
   std::vector<int32_t> history(prompt.begin(), prompt.end());
   const auto last = [&](size_t n) {

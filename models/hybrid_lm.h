@@ -1,6 +1,6 @@
-// A language model over any pattern of mixers: the course's HybridTransformerLM, and with "full" alone its
-// TransformerLM. Parameters in order: tok, pos, per block [norm1, mixer q k v out (gamma_logit), norm2, fc1,
-// fc2], norm, head bias.
+// A language model over any pattern of layers: the course's HybridTransformerLM, with "full" alone its TransformerLM,
+// and with the modern block and published layers the hybrids of today. Parameters in order: tok, pos (learned positions
+// alone), per block [norm1, mixer, norm2, mlp], norm, head weight (untied alone), head bias.
 #pragma once
 
 #include <memory>
@@ -70,26 +70,30 @@ class HybridLM {
  private:
   struct Norm {
     Parameter<T>* gamma;
-    Parameter<T>* beta;
+    Parameter<T>* beta;  // null: an RMS norm
   };
   struct Block {
     Norm norm1, norm2;
     std::unique_ptr<Mixer<T>> mixer;
-    std::unique_ptr<Linear<T>> fc1, fc2;
+    // The course's MLP: fc1, fc2. The modern one: gate, up, down = fc2.
+    std::unique_ptr<Linear<T>> fc1, fc2, up;
+    bool norm_output;
   };
 
   Norm add_norm(const std::string& name);
+  Block add_block(size_t index);
   Var<T> normed(Tape<T>& tape, const Norm& norm, Var<T> x) const;
   Tensor<T> normed(const Norm& norm, const Tensor<T>& x) const;
   Var<T> mlp(Tape<T>& tape, const Block& block, Var<T> x, Var<T> residual) const;
-  Tensor<T> mlp(const Block& block, const Tensor<T>& x, const Tensor<T>& residual) const;
+  Tensor<T> mlp(const Block& block, const Tensor<T>& x, const Tensor<T>* residual) const;
   // The residual stream after the last norm, [batch, length, D].
   Var<T> hidden(Tape<T>& tape, std::span<const int32_t> tokens, size_t batch, size_t length, Face face) const;
 
   ModelConfig config_;
   mutable ParameterList<T> parameters_;  // a tape's variables refer to them and add to their gradients
   Parameter<T>* tokens_;
-  Parameter<T>* positions_;
+  Parameter<T>* positions_ = nullptr;  // null without a table
+  Parameter<T>* head_ = nullptr;       // [V, D], the tokens' table where tied
   std::vector<Block> blocks_;
   Norm norm_;
   Parameter<T>* head_bias_ = nullptr;

@@ -9,7 +9,8 @@ namespace storytape {
 template <class T>
 Tensor<T> embed_values(const Tensor<T>& table, const Tensor<T>& positions, std::span<const int32_t> tokens,
                        size_t batch, size_t length, size_t offset) {
-  if (table.rank() != 2 || positions.rank() != 2 || positions.size(1) != table.size(1)) {
+  if (table.rank() != 2) fail("embed: the table is {}, wanted 2 axes", to_string(table.shape()));
+  if (positions.defined() && (positions.rank() != 2 || positions.size(1) != table.size(1))) {
     fail("embed: table {} and positions {} don't fit", to_string(table.shape()),
          to_string(positions.shape()));
   }
@@ -18,7 +19,7 @@ Tensor<T> embed_values(const Tensor<T>& table, const Tensor<T>& positions, std::
   if (tokens.size() != batch * length) {
     fail("embed: {} × {} positions want as many tokens, got {}", batch, length, tokens.size());
   }
-  if (offset + length > positions.size(0)) {
+  if (positions.defined() && offset + length > positions.size(0)) {
     fail("a context of {} tokens reaches past the position table of {}", offset + length, positions.size(0));
   }
   Tensor<T> y({batch, length, dim});
@@ -29,8 +30,8 @@ Tensor<T> embed_values(const Tensor<T>& table, const Tensor<T>& positions, std::
     }
     // y = table[token] + positions[offset + t]
     const T* a = table.data() + static_cast<size_t>(tokens[i]) * dim;
-    const T* b = positions.data() + (offset + i % length) * dim;
-    for (size_t j = 0; j < dim; ++j) to[j] = a[j] + b[j];
+    const T* b = positions.defined() ? positions.data() + (offset + i % length) * dim : nullptr;
+    for (size_t j = 0; j < dim; ++j) to[j] = b ? a[j] + b[j] : a[j];
   }
   return y;
 }
@@ -38,7 +39,8 @@ Tensor<T> embed_values(const Tensor<T>& table, const Tensor<T>& positions, std::
 template <class T>
 Var<T> embed(Var<T> table, Var<T> positions, std::span<const int32_t> tokens, size_t batch, size_t length,
              size_t offset) {
-  Tensor<T> y = embed_values(table.value(), positions.value(), tokens, batch, length, offset);
+  Tensor<T> y = embed_values(table.value(), positions.defined() ? positions.value() : Tensor<T>(), tokens,
+                             batch, length, offset);
   const size_t dim = y.size(2);
   const auto clear_if_fresh = [](const GradSlot<T>& slot, size_t size) {
     if (slot.fresh) std::fill_n(slot.data, size, T{0});
@@ -57,7 +59,7 @@ Var<T> embed(Var<T> table, Var<T> positions, std::span<const int32_t> tokens, si
       }
     }
     // from y = … + positions[offset + t]
-    if (positions.requires_grad()) {
+    if (positions.defined() && positions.requires_grad()) {
       const GradSlot<T> d = positions.grad_slot();
       clear_if_fresh(d, positions.value().size());
       for (size_t i = 0; i < saved.size(); ++i) {

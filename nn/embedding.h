@@ -8,7 +8,7 @@
 
 namespace storytape {
 
-// y[b, t] = table[tokens[b·T + t]] + positions[offset + t]:  table [V, D], positions [P, D] → [B, T, D].
+// y[b, t] = table[tokens[b·T + t]] + positions[offset + t]:  table [V, D], positions [P, D] or undefined for 0 → [B, T, D].
 // Rows of a token that occurs several times add up in the gradient. A token outside [0, V) is an Error that
 // names its position; so is a context that reaches past P.
 template <class T>

@@ -8,6 +8,8 @@
 #include "nn/embedding.h"
 #include "nn/gelu_mlp.h"
 #include "nn/head_loss.h"
+#include "nn/layers/examples.h"
+#include "nn/layers/parts.h"
 #include "nn/linear.h"
 #include "nn/token_shift.h"
 #include "tensor/random.h"
@@ -239,6 +241,9 @@ void register_nn_ops() {
     register_sequence_ops();
     register_token_shift();
     register_decay_gate();
+    register_repeat_heads();
+    register_recurrent_layers();
+    register_attention_layers();
     return true;
   }();
   static_cast<void>(once);

@@ -3,7 +3,8 @@
 
 namespace storytape {
 
-// linear, gelu_mlp, embed, head_loss and the ops around the mixers with their examples; a second call does nothing.
+// linear, gelu_mlp, embed, head_loss, the ops around the mixers and the layers with their examples; a second
+// call does nothing.
 void register_nn_ops();
 // Of them, those around the sequence mixers; register_nn_ops() calls it.
 void register_sequence_ops();

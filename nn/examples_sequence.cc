@@ -27,13 +27,14 @@ GradCase rope_case(const std::string& example, const Shape& x, const RopeOptions
         const size_t heads = y.shape[2], size = y.shape[3], width = options.width ? options.width : size;
         for (size_t row = 0; row < y.size() / size; ++row) {
           const auto position = static_cast<double>(options.offset + row / heads % y.shape[1]);
-          const Complex* a = in[0].data() + row * size;
+          const Complex* x = in[0].data() + row * size;
+          const bool halves = options.pairs == RopePairs::kHalves;
           for (size_t i = 0; i < width / 2; ++i) {
             const double angle =
                 position * std::pow(options.base, -2.0 * static_cast<double>(i) / static_cast<double>(width));
-            const Complex* b = a + width / 2;
-            y[row * size + i] = a[i] * std::cos(angle) - b[i] * std::sin(angle);
-            y[row * size + i + width / 2] = b[i] * std::cos(angle) + a[i] * std::sin(angle);
+            const size_t first = halves ? i : 2 * i, second = halves ? i + width / 2 : 2 * i + 1;
+            y[row * size + first] = x[first] * std::cos(angle) - x[second] * std::sin(angle);
+            y[row * size + second] = x[second] * std::cos(angle) + x[first] * std::sin(angle);
           }
         }
         return y;
@@ -43,14 +44,19 @@ GradCase rope_case(const std::string& example, const Shape& x, const RopeOptions
 }
 
 std::vector<GradCase> rope_examples() {
-  return {rope_case("odd sizes", {2, 5, 3, 6}, {}, 1400),
-          rope_case("one pair", {1, 7, 2, 2}, {}, 1401),
-          rope_case("one token", {2, 1, 3, 10}, {0, 10000, 3}, 1402),
-          rope_case("part of the head", {2, 3, 2, 11}, {6, 10000, 0}, 1403),
-          rope_case("one pair of a wide head", {1, 3, 2, 39}, {2, 10000, 1}, 1404, 24),
-          rope_case("another base", {1, 5, 2, 8}, {0, 500, 0}, 1405),
-          rope_case("an offset of 100,000", {1, 4, 2, 8}, {0, 10000, 100000}, 1406),
-          rope_case("wider than a vector", {1, 3, 2, 74}, {70, 10000, 2}, 1407, 24)};
+  return {
+      rope_case("odd sizes", {2, 5, 3, 6}, {}, 1400),
+      rope_case("one pair", {1, 7, 2, 2}, {}, 1401),
+      rope_case("one token", {2, 1, 3, 10}, {0, 10000, 3}, 1402),
+      rope_case("part of the head", {2, 3, 2, 11}, {6, 10000, 0}, 1403),
+      rope_case("one pair of a wide head", {1, 3, 2, 39}, {2, 10000, 1}, 1404, 24),
+      rope_case("another base", {1, 5, 2, 8}, {0, 500, 0}, 1405),
+      rope_case("an offset of 100,000", {1, 4, 2, 8}, {0, 10000, 100000}, 1406),
+      rope_case("wider than a vector", {1, 3, 2, 74}, {70, 10000, 2}, 1407, 24),
+      rope_case("neighbours", {2, 5, 3, 6}, {0, 10000, 2, RopePairs::kNeighbours}, 1408),
+      rope_case("neighbours in part of the head", {2, 3, 2, 11}, {6, 500, 1, RopePairs::kNeighbours}, 1409),
+      rope_case("neighbours wider than a vector", {1, 3, 2, 74}, {70, 10000, 2, RopePairs::kNeighbours}, 1410,
+                24)};
 }
 
 struct Convolution {

@@ -25,6 +25,7 @@ RopeRows<T> checked_rows(const Shape& x, const RopeTable<T>& table, size_t offse
           x[2],
           x[3],
           table.width() / 2,
+          table.pairs() == RopePairs::kNeighbours,
           table.cosines().data() + skipped,
           table.sines().data() + skipped};
 }
@@ -32,7 +33,8 @@ RopeRows<T> checked_rows(const Shape& x, const RopeTable<T>& table, size_t offse
 }  // namespace
 
 template <class T>
-RopeTable<T>::RopeTable(size_t width, size_t first, size_t count, double base) : first_(first) {
+RopeTable<T>::RopeTable(size_t width, size_t first, size_t count, double base, RopePairs pairs)
+    : first_(first), pairs_(pairs) {
   if (width == 0 || width % 2 != 0) fail("rope: the rotated width is {}, wanted an even number", width);
   if (!(base > 0) || std::isinf(base)) fail("rope: the base is {}, wanted a positive number", base);
   const size_t half = width / 2;
@@ -71,7 +73,8 @@ template <class T>
 Var<T> rope(Var<T> x, const RopeOptions& options) {
   const Shape& s = x.shape();
   if (s.rank() != 4) fail("rope: x wants 4 axes [batch, tokens, heads, size], got {}", to_string(s));
-  const RopeTable<T> table(options.width ? options.width : s[3], options.offset, s[1], options.base);
+  const RopeTable<T> table(options.width ? options.width : s[3], options.offset, s[1], options.base,
+                           options.pairs);
   return rope(x, table, options.offset);
 }
 

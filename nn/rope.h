@@ -1,6 +1,6 @@
 // Rotary position embedding: pairs of channels turned by an angle that grows with the token's position, so that the
-// product of a query and a key depends on their distance alone. Su et al., "RoFormer", 2021; channel i pairs with
-// channel i + w/2, as in GPT-NeoX and Llama.
+// product of a query and a key depends on their distance alone. Su et al., "RoFormer", 2021. Channel i pairs with
+// channel i + w/2, as in GPT-NeoX and Llama, or its neighbour, 2i with 2i + 1, as in RoFormer and DeepSeek's MLA.
 //
 // One head's row at position p, its first w channels, i < w/2; the channels from w on pass through:
 //   (P1) θ_i       = p base^(-2i/w)
@@ -9,6 +9,8 @@
 // reverse, the rotation by -θ:
 //   (P3) dx_i       = dy_i cos θ_i + dy_{i+w/2} sin θ_i
 //        dx_{i+w/2} = dy_{i+w/2} cos θ_i - dy_i sin θ_i
+//
+// With neighbours read 2i for i and 2i + 1 for i + w/2 in (P2) and (P3).
 //
 // Angles, sines and cosines are computed in double and then rounded: a float knows p θ at p = 1e5 to 1e-2 only.
 #pragma once
@@ -19,10 +21,16 @@
 
 namespace storytape {
 
+enum class RopePairs {
+  kHalves,      // channels i and i + w/2
+  kNeighbours,  // 2i and 2i + 1
+};
+
 struct RopeOptions {
   size_t width = 0;  // w, even; 0: the whole head
   double base = 10000;
   size_t offset = 0;  // position of the first token
+  RopePairs pairs = RopePairs::kHalves;
 };
 
 // cos θ and sin θ of the positions [first, first + count). Made once for a model's longest sequence and given to
@@ -30,9 +38,11 @@ struct RopeOptions {
 template <class T>
 class RopeTable {
  public:
-  RopeTable(size_t width, size_t first, size_t count, double base = 10000);
+  RopeTable(size_t width, size_t first, size_t count, double base = 10000,
+            RopePairs pairs = RopePairs::kHalves);
 
   size_t width() const { return 2 * cosines_.size(1); }
+  RopePairs pairs() const { return pairs_; }
   size_t first() const { return first_; }
   size_t count() const { return cosines_.size(0); }
   // [count, width/2]
@@ -41,6 +51,7 @@ class RopeTable {
 
  private:
   size_t first_;
+  RopePairs pairs_;
   Tensor<T> cosines_, sines_;
 };
 

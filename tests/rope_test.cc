@@ -24,7 +24,8 @@ Tensor<T> normal(const Shape& shape, uint64_t seed) {
 
 // y by the definition, x [B, T, H, d].
 template <class T>
-std::vector<long double> by_definition(const Tensor<T>& x, size_t width, double base, size_t offset) {
+std::vector<long double> by_definition(const Tensor<T>& x, size_t width, double base, size_t offset,
+                                       RopePairs pairs = RopePairs::kHalves) {
   std::vector<long double> y(x.values().begin(), x.values().end());
   const size_t heads = x.size(2), size = x.size(3), half = width / 2;
   for (size_t row = 0; row < x.size() / size; ++row) {
@@ -32,9 +33,12 @@ std::vector<long double> by_definition(const Tensor<T>& x, size_t width, double 
     for (size_t i = 0; i < half; ++i) {
       const long double exponent = -2.0L * static_cast<long double>(i) / static_cast<long double>(width);
       const long double angle = position * std::pow(static_cast<long double>(base), exponent);
-      const long double a = x[row * size + i], b = x[row * size + half + i];
-      y[row * size + i] = a * std::cos(angle) - b * std::sin(angle);
-      y[row * size + half + i] = b * std::cos(angle) + a * std::sin(angle);
+      const bool halves = pairs == RopePairs::kHalves;
+      const size_t first = row * size + (halves ? i : 2 * i),
+                   second = row * size + (halves ? half + i : 2 * i + 1);
+      const long double a = x[first], b = x[second];
+      y[first] = a * std::cos(angle) - b * std::sin(angle);
+      y[second] = b * std::cos(angle) + a * std::sin(angle);
     }
   }
   return y;
@@ -47,10 +51,12 @@ void check_definition() {
       for (const size_t offset : {0, 1000}) {
         INFO("width " << 2 * half << " of " << 2 * half + passed << ", offset " << offset);
         const Tensor<T> x = normal<T>({2, 3, 2, 2 * half + passed}, half);
-        const RopeTable<T> table(2 * half, offset, 3);
-        const Tensor<T> y = rope(x, table, offset);
-        CHECK(test::all_close(y.data(), by_definition(x, 2 * half, 10000, offset),
-                              sizeof(T) == 4 ? 4e-7 : 4e-13));
+        for (const RopePairs pairs : {RopePairs::kHalves, RopePairs::kNeighbours}) {
+          const RopeTable<T> table(2 * half, offset, 3, 10000, pairs);
+          const Tensor<T> y = rope(x, table, offset);
+          CHECK(test::all_close(y.data(), by_definition(x, 2 * half, 10000, offset, pairs),
+                                sizeof(T) == 4 ? 4e-7 : 4e-13));
+        }
       }
     }
   }
@@ -88,12 +94,14 @@ TEST_CASE("rope far out is as exact as at the start") {
 TEST_CASE("the backward of rope is the rotation back") {
   const Tensor<double> x = normal<double>({2, 5, 3, 14}, 4);
   test::on_every_target([&] {
-    Tape<double> tape;
-    const Var<double> in = tape.input(x);
-    const Var<double> y = rope(in, RopeOptions{10, 10000, 7});
-    const Tensor<double> turned = y.value();
-    tape.backward(std::span<const Var<double>>(&y, 1), std::span<const Tensor<double>>(&turned, 1));
-    CHECK(difference(in.grad(), x) <= 1e-15);
+    for (const RopePairs pairs : {RopePairs::kHalves, RopePairs::kNeighbours}) {
+      Tape<double> tape;
+      const Var<double> in = tape.input(x);
+      const Var<double> y = rope(in, RopeOptions{10, 10000, 7, pairs});
+      const Tensor<double> turned = y.value();
+      tape.backward(std::span<const Var<double>>(&y, 1), std::span<const Tensor<double>>(&turned, 1));
+      CHECK(difference(in.grad(), x) <= 1e-15);
+    }
   });
 }
 

@@ -24,7 +24,7 @@ void RunSettings::check() const {
   if (accumulate < 1 || accumulate > 4096) fail_usage("accumulate must be in 1..4096, got {}", accumulate);
   if (log_every < 1) fail_usage("log-every must be at least 1, got {}", log_every);
   if (keep < 1) fail_usage("keep must be at least 1, got {}", keep);
-  if (recipe.context > model.max_seq) {
+  if (recipe.context > model.context_limit()) {
     fail_usage("context {} is longer than the position table of {}", recipe.context, model.max_seq);
   }
 }

@@ -23,6 +23,9 @@ const GoldenFaces& known() {
     add_gated_mixers(all);
     add_wkv(all);
     add_models(all);
+    add_recurrent_layers(all);
+    add_attention_layers(all);
+    add_hybrid_models(all);
     return all;
   }();
   return faces;

@@ -113,5 +113,8 @@ void add_mixers(GoldenFaces& faces);
 void add_gated_mixers(GoldenFaces& faces);
 void add_wkv(GoldenFaces& faces);
 void add_models(GoldenFaces& faces);
+void add_recurrent_layers(GoldenFaces& faces);
+void add_attention_layers(GoldenFaces& faces);
+void add_hybrid_models(GoldenFaces& faces);
 
 }  // namespace storytape

@@ -11,6 +11,7 @@ template <class T>
 struct RopeRows {
   size_t batch, tokens, heads, size;
   size_t half;
+  bool neighbours;   // channels 2i and 2i + 1 are a pair; else i and half + i
   const T* cosines;  // [tokens, half]
   const T* sines;    // [tokens, half]
 };

@@ -56,7 +56,7 @@ class FullMixer final : public Mixer<T> {
     const Tensor<T> o =
         softmax_attention_extend(state, maps_.split(maps_.q.apply(x)), maps_.split(maps_.k.apply(x)),
                                  maps_.split(maps_.v.apply(x)), options_);
-    return maps_.out.apply(o.reshape(x.shape()), &residual);
+    return maps_.out.apply(o.reshape(x.shape()), residual.defined() ? &residual : nullptr);
   }
 
  private:
@@ -96,7 +96,7 @@ class LinearMixer final : public Mixer<T> {
     const Tensor<T> o =
         linear_attention_extend(state, maps_.split(maps_.q.apply(x)), maps_.split(maps_.k.apply(x)),
                                 maps_.split(maps_.v.apply(x)), gamma, options_);
-    return maps_.out.apply(o.reshape(x.shape()), &residual);
+    return maps_.out.apply(o.reshape(x.shape()), residual.defined() ? &residual : nullptr);
   }
 
  private:

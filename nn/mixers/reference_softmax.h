@@ -1,6 +1,7 @@
 // Softmax attention, scalar by scalar, from its definition; see nn/mixers/reference.h for what it is for.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -10,8 +11,9 @@ namespace storytape::reference {
 
 struct SoftmaxSize {
   size_t batch, queries, keys, heads, kv_heads, dk, dv;
-  ptrdiff_t offset;  // position of query 0 among the keys
-  size_t window;     // keys that a query sees; 0: all up to its own
+  ptrdiff_t offset;    // position of query 0 among the keys
+  size_t window;       // keys that a query sees; 0: all up to its own
+  double softcap = 0;  // c of the logits' c tanh(s / c); 0: none
 };
 
 // o_i = Σ_j softmax_j(scale ⟨q_i, k_j⟩ + Σ_{j<l≤i} log_f_l) v_j over the keys j that query i sees; 0 where it
@@ -32,6 +34,8 @@ void softmax_attention(const SoftmaxSize& n, double scale, const S* q, const S* 
       S sum{0};
       for (size_t c = 0; c < n.dk; ++c) sum += q[row * n.dk + c] * k[seen.back() * n.dk + c];
       sum *= scale;
+      using std::tanh;
+      if (n.softcap != 0) sum = n.softcap * tanh(sum / n.softcap);
       for (size_t l = j + 1; log_f && l <= static_cast<size_t>(position); ++l) {
         sum += log_f[(b * n.keys + l) * n.heads + row % n.heads];
       }

@@ -14,7 +14,7 @@ namespace {
 struct Sizes {
   size_t batch, queries, keys, heads, kv_heads, dk, dv;
   ptrdiff_t offset;
-  double scale;
+  double scale, softcap;
 };
 
 template <class T>
@@ -25,7 +25,7 @@ Sizes checked_sizes(const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v, 
     fail("{}: q, k and v want 4 axes [batch, tokens, heads, size], got {}, {} and {}", op,
          to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
   }
-  Sizes n{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), 0, 0};
+  Sizes n{q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), v.size(3), 0, 0, 0};
   if (q.size() == 0 || v.size() == 0) {
     fail("{}: q {} and v {} want at least one element", op, to_string(q.shape()), to_string(v.shape()));
   }
@@ -49,6 +49,7 @@ Sizes checked_sizes(const Tensor<T>& q, const Tensor<T>& k, const Tensor<T>& v, 
   }
   n.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(n.dk)));
   if (!std::isfinite(n.scale)) fail("{}: the scale is {}, wanted a finite number", op, n.scale);
+  n.softcap = internal::checked_softcap(options.softcap, log_f.defined());
   if (!log_f.defined()) return n;
   const Shape want_f{n.batch, n.keys, n.heads};
   if (!(log_f.shape() == want_f)) {
@@ -78,6 +79,7 @@ SoftmaxAttentionArgs<T> kernel_args(const Sizes& n, const Tensor<T>& q, const Te
   args.offset = n.offset < 0 ? 0 : static_cast<size_t>(n.offset);
   args.window = window;
   args.scale = static_cast<T>(n.scale);
+  args.softcap = static_cast<T>(n.softcap);
   args.q = q.data() + skipped * n.heads * n.dk;
   args.k = k.data();
   args.v = v.data();
@@ -183,6 +185,7 @@ Var<T> parallel(const Sizes& n, Var<T> q, Var<T> k, Var<T> v, Var<T> log_f, size
   const Var<T> k_rows = transpose(k, {0, 2, 1, 3});
   const Var<T> v_rows = transpose(v, {0, 2, 1, 3});
   Var<T> logits = scale(matmul(q_rows, k_rows, Trans::kNo, Trans::kYes), n.scale);
+  if (n.softcap != 0) logits = scale(tanh(scale(logits, 1 / n.softcap)), n.softcap);  // (A17)
   if (log_f.defined()) {
     logits = add(logits, reshape(biases(n, log_f), {n.batch, n.kv_heads, group * n.queries, n.keys}));
   }
@@ -192,6 +195,14 @@ Var<T> parallel(const Sizes& n, Var<T> q, Var<T> k, Var<T> v, Var<T> log_f, size
 }
 
 }  // namespace
+
+double internal::checked_softcap(double softcap, bool gates) {
+  if (softcap != 0 && !(softcap >= 1e-30 && softcap <= 1e30)) {
+    fail("softmax_attention: the soft cap is {}, wanted a positive number, or 0 for none", softcap);
+  }
+  if (softcap != 0 && gates) fail("softmax_attention: a soft cap and forget gates don't go together");
+  return softcap;
+}
 
 template <class T>
 Var<T> softmax_attention(Var<T> q, Var<T> k, Var<T> v, const SoftmaxAttentionOptions& options, Var<T> log_f) {

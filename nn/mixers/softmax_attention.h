@@ -1,7 +1,8 @@
 // Softmax attention, causal: every query averages the values of the tokens up to its own, weighted by the
 // exponentials of its products with their keys. Vaswani et al., "Attention Is All You Need", 2017; the tiled
 // form after Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018, and Dao et al.,
-// "FlashAttention", 2022. With forget gates it is Lin et al., "Forgetting Transformer", 2025 (FoX).
+// "FlashAttention", 2022. With forget gates it is Lin et al., "Forgetting Transformer", 2025 (FoX); the soft cap is
+// that of Gemma Team, "Gemma 2", 2024, sec. 2.
 //
 // One head; query i stands at position offset + i among the keys, and sees
 //   V_i = { j : offset + i - window < j ≤ offset + i },   0 ≤ j < S   (no window: all j ≤ offset + i)
@@ -30,7 +31,11 @@
 //   (A15) w_i(l) = Σ_{j<l} ds_ij = w_i(l-1) + ds_i,l-1
 //   (A16) dlog_f_l = Σ_{i≥l} w_i(l)                               = Σ_{i≥l} Σ_{j<l} ds_ij
 //
-// Neither takes the difference of two running sums: b_ij is added up from its own segment's gates, all of one
+//   soft cap c > 0; t_ij is what (A2) and all after it read for s_ij, dt_ij what (A11) gives
+//   (A17) t_ij = c tanh(s_ij / c)                                 within ±c; masked after, never before
+//   (A18) ds_ij = dt_ij (1 - tanh²(s_ij / c))                     then (A12) and (A13)
+//
+// (A14) to (A16) never take the difference of two running sums: b_ij is added up from its own segment's gates, all of one
 // sign, and a gate that shut makes every ds across it 0, term by term. log_f_t = -∞ (and anything below -1e30)
 // is a hard reset: weights and gradients across it are exactly 0.
 //
@@ -53,6 +58,7 @@ struct SoftmaxAttentionOptions {
   Face face = Face::kChunkwise;
   std::optional<double> scale = {};  // of (A1); 1/sqrt(dk) if not given
   size_t window = 0;                 // keys that a query sees, its own included; 0: all up to its own
+  double softcap = 0;                // c of (A17), at least 0; 0: none, as it must be with forget gates
   // Position of the first query among the keys. Not given: S - T, so that the last query sees the last key.
   // Queries before the first key see none and give zeros.
   std::optional<ptrdiff_t> offset = {};
@@ -67,17 +73,18 @@ Var<T> softmax_attention(Var<T> q, Var<T> k, Var<T> v, const SoftmaxAttentionOpt
                          Var<T> log_f = {});
 
 // The state before the first token: the cache tensors "k" and "v", [B, capacity, Hkv, dk or dv], capacity 0;
-// for forget gates of `gate_heads` query heads also "log_f" [B, capacity, gate_heads, 1].
+// for forget gates of `gate_heads` query heads also "log_f" [B, capacity, gate_heads, 1]. dv = 0: no "v", the keys are
+// the values too, as in attention over latents.
 template <class T>
 State<T> softmax_attention_state(size_t batch, size_t kv_heads, size_t dk, size_t dv, size_t gate_heads = 0);
 
-// The outputs [B, T, H, dv] of T ≥ 1 further tokens, without gradients; their keys, values and gates (log_f
-// [B, T, H], given exactly if the state was made for gates) go to the cache, and cache.length moves on by T. Any cut of a sequence into calls gives what one call gives, to
-// rounding.
+// The outputs [B, T, H, dv] of T ≥ 1 further tokens, without gradients; their keys, values and gates go to the cache, and
+// cache.length moves on by T. v, and log_f [B, T, H], are given exactly if the state was made for them. Any cut of a
+// sequence into calls gives what one call gives, to rounding.
 //
 // Token t lies in row t % capacity. Without a window the capacity doubles when it is used up, so a token is
 // copied less than twice over a sequence, whatever its length; with a window W, rows of tokens that no later
-// one sees are used again, and the capacity stays at what W and the largest T of a call need. The window must
+// one sees are used again, and the capacity stays at what W and the largest T of a call need. Window and soft cap must
 // not change between calls. cache.bytes() is the capacity, which is what the process holds;
 // softmax_attention_bytes() is what the tokens need. A copy of the state is a snapshot: the first call after
 // it, on either, copies the cache once. options.face and options.offset are not used. An Error leaves the
@@ -93,5 +100,11 @@ size_t softmax_attention_bytes(const State<T>& cache, size_t window = 0);
 
 // Adds the examples of all faces to the list that gradients are proven by.
 void register_softmax_attention();
+
+namespace internal {
+// The soft cap itself; an Error if it is neither 0 nor in [1e-30, 1e30], where floats can hold what is made of it,
+// and if it stands beside forget gates.
+double checked_softcap(double softcap, bool gates);
+}  // namespace internal
 
 }  // namespace storytape

@@ -20,6 +20,7 @@ struct Point {
   // With forget gates: log_f is uniform in [lowest, 0], and this at every seventh token, if below 0.
   double lowest = -1;
   double reset = 0;
+  double softcap = 0;
 };
 
 Tensor<double> gates(const Point& p, size_t batch) {
@@ -33,8 +34,8 @@ Tensor<double> gates(const Point& p, size_t batch) {
 GradCase attention_case(const Point& p, Face face) {
   constexpr size_t kBatch = 2;
   constexpr double kScale = 0.625;
-  const reference::SoftmaxSize size{kBatch, p.queries, p.keys,   p.heads, p.kv_heads,
-                                    p.dk,   p.dv,      p.offset, p.window};
+  const reference::SoftmaxSize size{kBatch, p.queries, p.keys,   p.heads,  p.kv_heads,
+                                    p.dk,   p.dv,      p.offset, p.window, p.softcap};
   std::vector<NamedInput> inputs = {
       {"q", example_normal({kBatch, p.queries, p.heads, p.dk}, 700, p.mean, p.deviation)},
       {"k", example_normal({kBatch, p.keys, p.kv_heads, p.dk}, 701, p.mean, p.deviation)},
@@ -47,6 +48,7 @@ GradCase attention_case(const Point& p, Face face) {
         options.face = face;
         options.scale = kScale;
         options.window = p.window;
+        options.softcap = p.softcap;
         options.offset = p.offset;
         return softmax_attention(in[0], in[1], in[2], options, p.forget ? in[3] : Var<T>());
       },
@@ -151,6 +153,33 @@ std::vector<Point> forgetting_points() {
   return all;
 }
 
+// A soft cap: barely felt, within reach of every logit, and with most of them at it.
+std::vector<Point> capped_points() {
+  std::vector<Point> all;
+  const auto add = [&](const std::string& name, size_t queries, size_t keys, double softcap) -> Point& {
+    Point p{name, queries, keys};
+    p.offset = static_cast<ptrdiff_t>(keys) - static_cast<ptrdiff_t>(queries);
+    p.softcap = softcap;
+    all.push_back(p);
+    return all.back();
+  };
+  for (const size_t tokens : {1, 2, 7, 17, 65, 130})
+    add(std::to_string(tokens) + " tokens", tokens, tokens, 1.5);
+  add("a cap of 50", 17, 17, 50);
+  add("6 heads on 3", 17, 17, 2).heads = 6;
+  add("33 and 19 channels", 11, 11, 3).dk = 33;
+  add("window 9", 37, 37, 1.5).window = 9;
+  Point& far = add("103 earlier keys, window 99", 66, 169, 2);
+  far.window = 99;
+  far.heads = far.kv_heads = 1;
+  add("16 earlier keys", 7, 23, 1.5);
+  add("queries that see no key", 7, 3, 1.5);
+  Point& beyond = add("logits up to 10 times the cap", 24, 24, 10);
+  beyond.deviation = 5;
+  beyond.float_multiple = 4096;
+  return all;
+}
+
 std::vector<GradCase> examples_of(const std::vector<Point>& points) {
   std::vector<GradCase> cases;
   for (const Face face : kFaces) {
@@ -164,6 +193,7 @@ std::vector<GradCase> examples_of(const std::vector<Point>& points) {
 void register_softmax_attention() {
   register_op("softmax_attention", [] { return examples_of(points()); });
   register_op("forgetting_attention", [] { return examples_of(forgetting_points()); });
+  register_op("capped_attention", [] { return examples_of(capped_points()); });
 }
 
 }  // namespace storytape

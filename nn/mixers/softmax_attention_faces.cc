@@ -19,12 +19,14 @@ struct Kind {
   const char* name;
   size_t heads, kv_heads, window;
   bool forget;
+  double softcap = 0;
 };
 constexpr Kind kKinds[] = {{"full", 3, 3, 0, false},
                            {"full_grouped", 6, 2, 0, false},
                            {"full_window", 3, 3, 16, false},
                            {"forgetting", 3, 3, 0, true},
-                           {"forgetting_grouped_window", 4, 2, 16, true}};
+                           {"forgetting_grouped_window", 4, 2, 16, true},
+                           {"full_softcap", 4, 2, 0, false, 1.5}};
 
 // Earlier rows before later ones, along the tokens.
 ComplexTensor joined(const ComplexTensor& a, const ComplexTensor& b) {
@@ -75,6 +77,7 @@ FaceVariant face_variant(const Kind& kind) {
     options.face = face;
     options.scale = kScale;
     options.window = kind.window;
+    options.softcap = kind.softcap;
     const Var<T> log_f = kind.forget ? cached[2] : Var<T>();
     return FaceResult<T>{{softmax_attention(in[0], cached[0], cached[1], options, log_f)}, cached};
   };
@@ -84,9 +87,10 @@ FaceVariant face_variant(const Kind& kind) {
     std::vector<ComplexTensor> cached(in.begin() + 1, in.end());
     for (size_t i = 0; i < states.size(); ++i) cached[i] = joined(states[i], cached[i]);
     const size_t queries = in[0].shape[1], keys = cached[0].shape[1];
-    const reference::SoftmaxSize size{kBatch,        queries, keys, kind.heads,
-                                      kind.kv_heads, kDk,     kDv,  static_cast<ptrdiff_t>(keys - queries),
-                                      kind.window};
+    const reference::SoftmaxSize size{
+        kBatch,        queries,     keys, kind.heads,
+        kind.kv_heads, kDk,         kDv,  static_cast<ptrdiff_t>(keys - queries),
+        kind.window,   kind.softcap};
     ComplexTensor o({kBatch, queries, kind.heads, kDv});
     reference::softmax_attention(size, kScale, in[0].data(), cached[0].data(), cached[1].data(), o.data(),
                                  kind.forget ? cached[2].data() : nullptr);

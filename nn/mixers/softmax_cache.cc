@@ -1,6 +1,7 @@
 // Softmax attention one call after another over cached keys and values.
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "nn/mixers/kernels/softmax_attention.h"
 #include "nn/mixers/softmax_attention.h"
@@ -52,11 +53,11 @@ void check(const Tensor<T>& cache, const char* name, const Tensor<T>& x) {
   }
 }
 
-// Where the forget gates lie; null in a state that was made without.
+// Where values or forget gates lie; null in a state that was made without.
 template <class T>
-Tensor<T>* gate_cache(State<T>& cache) {
+Tensor<T>* find(State<T>& cache, std::string_view name) {
   for (const auto& entry : cache.tensors()) {
-    if (entry.first == "log_f") return &cache["log_f"];
+    if (entry.first == name) return &cache[name];
   }
   return nullptr;
 }
@@ -67,7 +68,7 @@ template <class T>
 State<T> softmax_attention_state(size_t batch, size_t kv_heads, size_t dk, size_t dv, size_t gate_heads) {
   State<T> state;
   state.add("k", Tensor<T>({batch, 0, kv_heads, dk}));
-  state.add("v", Tensor<T>({batch, 0, kv_heads, dv}));
+  if (dv) state.add("v", Tensor<T>({batch, 0, kv_heads, dv}));
   if (gate_heads) state.add("log_f", Tensor<T>({batch, 0, gate_heads, 1}));
   return state;
 }
@@ -77,14 +78,21 @@ Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Te
                                    const Tensor<T>& v, const SoftmaxAttentionOptions& options,
                                    const Tensor<T>& log_f) {
   Tensor<T>& keys = cache["k"];
-  Tensor<T>& values = cache["v"];
-  Tensor<T>* gates = gate_cache(cache);
+  Tensor<T>* values = find(cache, "v");
+  Tensor<T>* gates = find(cache, "log_f");
   check(keys, "k", k);
-  check(values, "v", v);
-  const size_t batch = k.size(0), tokens = k.size(1), kv_heads = k.size(2), dk = k.size(3), dv = v.size(3);
-  if (q.rank() != 4 || q.size(0) != batch || q.size(1) != tokens || q.size(3) != dk || v.size(1) != tokens) {
+  if (v.defined() != (values != nullptr)) {
+    fail("softmax_attention: v is {}given, the cache was made {} values", values ? "not " : "",
+         values ? "for" : "without");
+  }
+  const Tensor<T>& fresh_values = values ? v : k;
+  if (values) check(*values, "v", v);
+  const size_t batch = k.size(0), tokens = k.size(1), kv_heads = k.size(2), dk = k.size(3);
+  const size_t dv = fresh_values.size(3);
+  if (q.rank() != 4 || q.size(0) != batch || q.size(1) != tokens || q.size(3) != dk ||
+      fresh_values.size(1) != tokens) {
     fail("softmax_attention: q {}, k {} and v {} don't fit together", to_string(q.shape()),
-         to_string(k.shape()), to_string(v.shape()));
+         to_string(k.shape()), to_string(fresh_values.shape()));
   }
   const size_t heads = q.size(2);
   if (heads == 0 || heads % kv_heads != 0) {
@@ -101,6 +109,7 @@ Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Te
   }
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(dk)));
   if (!std::isfinite(scale)) fail("softmax_attention: the scale is {}, wanted a finite number", scale);
+  const double softcap = internal::checked_softcap(options.softcap, gates != nullptr);
 
   const size_t length = cache.length;
   const size_t kept = options.window ? std::min(length, options.window - 1) : length;
@@ -109,9 +118,11 @@ Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Te
   }
   Tensor<T> o({batch, tokens, heads, dv});
   reserve(keys, kept + tokens, length, kept, options.window);
-  reserve(values, kept + tokens, length, kept, options.window);
   copy_tokens(k, length, length, length + tokens, keys);
-  copy_tokens(v, length, length, length + tokens, values);
+  if (values) {
+    reserve(*values, kept + tokens, length, kept, options.window);
+    copy_tokens(v, length, length, length + tokens, *values);
+  }
   if (gates) {
     reserve(*gates, kept + tokens, length, kept, options.window);
     copy_tokens(log_f.reshape({batch, tokens, heads, 1}), length, length, length + tokens, *gates);
@@ -128,9 +139,10 @@ Tensor<T> softmax_attention_extend(State<T>& cache, const Tensor<T>& q, const Te
   args.offset = length;
   args.window = options.window;
   args.scale = static_cast<T>(scale);
+  args.softcap = static_cast<T>(softcap);
   args.q = q.data();
   args.k = std::as_const(keys).data();
-  args.v = std::as_const(values).data();
+  args.v = values ? std::as_const(*values).data() : args.k;
   args.q_rows = tokens;
   args.kv_rows = keys.size(1);
   if (gates) args.log_f = std::as_const(*gates).data();

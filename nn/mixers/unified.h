@@ -1,13 +1,34 @@
-// One recurrence for three ways to forget: nothing (linear attention), a constant per head (retention), a scalar that
-// the input gives for each token (`gated`; the core of Mamba-2 in its scalar-gate form, Dao and Gu, "Transformers are
-// SSMs", 2024). Seed chapter "Linear attention and recurrent memory", `unified_recurrence`.
+// One recurrence for three ways to forget: nothing (linear attention), a constant per head (retention), a
+// scalar that the input gives for each token (`gated`; the core of Mamba-2 in its scalar-gate form, Dao and
+// Gu, "Transformers are SSMs", 2024). Seed chapter "Linear attention and recurrent memory",
+// `unified_recurrence`.
 //
-// Per head, with a_t in [0, 1]:
-//   (U1)  S_t = a_t S_{t-1} + k_tᵀ v_t,   o_t = q_t S_t
-//   (U2)  O = ((Q Kᵀ) ⊙ D) V + Λ Q S_0,   D_ij = Π_{j<l≤i} a_l for j ≤ i, else 0,   Λ_i = Π_{l≤i} a_l
-//   (U3)  S_T = Λ_T S_0 + (D_T ⊙ K)ᵀ V
-//   (U4)  da_t = ⟨G_t, S_{t-1}⟩,   G_t = a_{t+1} G_{t+1} + q_tᵀ do_t, the gradient of S_t
-// (G1)-(R9) of nn/mixers/gated_recurrence.h at: scalar gate, additive write.
+// Per head, row vectors q, k, v, a gate a_t in [0, 1]; tokens are counted from 1:
+//
+//   recurrence
+//   (U1)  S_t = a_t S_{t-1} + k_tᵀ v_t
+//   (U2)  o_t = q_t S_t                                       read after the write
+//
+//   parallel, over T tokens from S_0
+//   (U3)  D_ij = Π_{j<l≤i} a_l for j ≤ i, else 0;   λ_i = Π_{l≤i} a_l
+//   (U4)  O = (Q Kᵀ ⊙ D) V + Diag(λ) Q S_0
+//   (U5)  S_T = λ_T S_0 + (Diag(D_T) K)ᵀ V                    D_T: the last row of D
+//
+//   chunk: (U3)-(U5) tile after tile of at most 16 tokens, S_0 the state at the tile's start; the reverse
+//   of a tile is (G8)-(G14) of nn/mixers/gated_recurrence.h
+//
+//   reverse of the recurrence, from the last token; G, the gradient of S_t, starts as dS_T
+//   (U6)  G += q_tᵀ do_t,   dq_t = do_t S_tᵀ
+//   (U7)  dk_t = v_t Gᵀ,   dv_t = k_t G
+//   (U8)  da_t = ⟨G, S_{t-1}⟩
+//   (U9)  G = a_t G                                           that of S_{t-1}; after the first token dS_0
+//
+// (G1)-(G14), (R1)-(R9) of nn/mixers/gated_recurrence.h at: scalar gate, additive write. Saved for the
+// backward: the inputs and the state at each chunk's start. Recomputed inside the chunk: states, or scores
+// and D.
+//
+// Choices: the gate fades what was there before the token, not the token's own write; no scale, feature map
+// or normaliser inside. D is multiplied up, never divided, so that a_t = 0, a hard reset, and 1 are exact.
 #pragma once
 
 #include "autograd/ops_arithmetic.h"
@@ -15,8 +36,9 @@
 
 namespace storytape {
 
-// q, k [B, T, H, dk], v [B, T, H, dv], a [B, T, H] in [0, 1], S_init [B, H, dk, dv] or undefined. Returns o [B, T, H, dv]
-// and the state after the last token. All of it differentiable.
+// q, k [B, T, H, dk], v [B, T, H, dv], a [B, T, H] in [0, 1], S_init [B, H, dk, dv] or undefined for zeros.
+// Returns o [B, T, H, dv] and the state after the last token. All of it differentiable. An Error names what
+// doesn't fit. Decoding: gated_state and gated_extend.
 template <class T>
 GatedResult<T> unified(Var<T> q, Var<T> k, Var<T> v, Var<T> a, Var<T> S_init = {},
                        const GatedOptions& options = {}) {

@@ -62,6 +62,7 @@ FILES = {
     "nn/kernels/short_convolution.cc": (
         [r"function Grad\w+", r"function \w+Backward\w+", r"function \w+_backward"], ["short_convolution"]),
     "nn/kernels/swish_gate.cc": ([r"function SwishBackward\w"], ["swish_gate"]),
+    "nn/layers/parts.cc": (["record"], ["repeat_heads"]),
     "nn/linear.cc": (["record"], ["linear"]),
     "nn/normalize.cc": (["record"], ["l2_normalize"]),
     "nn/rope.cc": (["record"], ["rope"]),
@@ -86,7 +87,8 @@ FILES = {
     "nn/mixers/kernels/gated_recurrent-inl.h": (["class GatedRecurrentBackward"], GATED_RECURRENT),
     "nn/mixers/softmax_attention.cc": (["function backward", "function zero_rows"],
                                        ["softmax_attention.recurrent", "softmax_attention.chunkwise",
-                                        "forgetting_attention.recurrent", "forgetting_attention.chunkwise"]),
+                                        "forgetting_attention.recurrent", "forgetting_attention.chunkwise",
+                                        "capped_attention.recurrent", "capped_attention.chunkwise"]),
     "nn/mixers/kernels/decay-inl.h": (["function FeatureGrad", "line s = s * gamma + p"],
                                       ["linear_attention.recurrent", "linear_attention.chunkwise"]),
     "nn/mixers/kernels/decay_backward-inl.h": (["class ChunkwiseBackward"], ["linear_attention.chunkwise"]),
@@ -94,11 +96,11 @@ FILES = {
         ["after struct TokenRows"],
         ["linear_attention.recurrent"]),
     "nn/mixers/kernels/softmax_attention-inl.h": (
-        ["after struct BackwardScratch"], ["softmax_attention.chunkwise", "forgetting_attention.chunkwise"]),
+        ["after struct BackwardScratch"], ["softmax_attention.chunkwise", "forgetting_attention.chunkwise", "capped_attention.chunkwise"]),
     "nn/mixers/kernels/softmax_forget-inl.h": (["function AddGateGrads", "function WriteGateGrads"],
                                                ["forgetting_attention.chunkwise"]),
     "nn/mixers/kernels/softmax_rows-inl.h": (["function WriteSums", "function RowsBackwardT"],
-                                             ["softmax_attention.recurrent", "forgetting_attention.recurrent"]),
+                                             ["softmax_attention.recurrent", "forgetting_attention.recurrent", "capped_attention.recurrent"]),
 }
 
 # Functions that look like a backward by their name: a file that holds one has to be above, or here.

@@ -39,6 +39,7 @@ struct Counted {
   friend Counted operator*(Counted a, const Counted& b) { return a *= b; }
   friend Counted operator/(const Counted& a, const Counted& b) { return a.value / b.value; }
   friend double real(const Counted& x) { return x.value; }
+  friend Counted tanh(const Counted& x) { return std::tanh(x.value); }
   friend Counted exp(const Counted& x) { return std::exp(x.value); }
   friend Counted log(const Counted& x) { return std::log(x.value); }
 };

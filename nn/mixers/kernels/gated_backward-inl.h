@@ -1,6 +1,6 @@
 // The chunkwise backward of the gated family: chunks from last to first; each is run forward once more from
-// the state kept at its start, tile by tile, then its tiles are reversed. Included per target. Tags:
-// nn/mixers/gated_recurrence.h.
+// the state kept at its start, tile by tile, as far as the effective values; then its tiles are reversed.
+// Included per target. Tags: nn/mixers/gated_recurrence.h.
 #if defined(STORYTAPE_GATED_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STORYTAPE_GATED_BACKWARD_INL_H_
 #undef STORYTAPE_GATED_BACKWARD_INL_H_
@@ -102,7 +102,7 @@ class GatedChunkwiseBackward {
     // (G8)
     Product(d_, n, dv, dk, tile.Kt, 1, ldn, dS_, ldv, Store::kSet, dU_, ldv);
     Product(d_, n, dv, tokens, tile.P, 1, ldn, dO_, ldv, Store::kAdd, dU_, ldv);
-    // (G12): of what the state's end was made of
+    // (G12): dK̃, dP, dλ
     Product(d_, n, ldk, dv, tile.U, ldv, 1, dSt_, ldk, Store::kSet, g.dK_end, ldk);
     ScoreGradients(tokens, dO_, tile, g.dP, [&](size_t i) { return (i + 1) * s_.steps; });
     if (gate != GateKind::kNone) {
@@ -117,7 +117,7 @@ class GatedChunkwiseBackward {
     } else if (args_.d_v) {
       StoreValues(at, tile, T{1});
     }
-    // (G12), (G11): of what was read from the state's start
+    // (G12): dQ̂, dK̂; (G11): what they add to dS_0
     const bool together =
         delta && tile.K_hat == tile.Q_hat + tokens * ldk && g.dK_hat == g.dQ_hat + tokens * ldk;
     const size_t rows = together ? tokens + n : tokens;
@@ -131,7 +131,7 @@ class GatedChunkwiseBackward {
     StoreKeys(at, tile, g);
   }
 
-  // rows[r]·U_j for j < kept(r), else 0.
+  // (G12): dP or dA, from[r]·U_j for j < kept(r), else 0.
   template <class Kept>
   HWY_INLINE void ScoreGradients(size_t rows, const T* from, const GatedTile<T>& tile, T* scores,
                                  const Kept& kept) {
@@ -139,7 +139,7 @@ class GatedChunkwiseBackward {
     for (size_t r = 0; r < rows; ++r) KeepFirst(d_, kept(r), scores + r * s_.ldn, s_.ldn);
   }
 
-  // ⟨S, dS⟩, channel by channel.
+  // (G12): dλ, the rows' sums of S ⊙ dS; from the transposes, so that channels lie side by side.
   void SpanGradient(T* dlambda) {
     for (size_t c = 0; c < s_.ldk; c += hn::Lanes(d_)) {
       auto sum = hn::Zero(d_);
@@ -150,7 +150,7 @@ class GatedChunkwiseBackward {
     }
   }
 
-  // (G9), (G10): dU_ becomes -dY, from the last write to the first.
+  // (G9), (G10), from the last write to the first: dU_ becomes -dY, which is what (G11) and (G12) take.
   void SolveBackward(const GatedTile<T>& tile) {
     const size_t n = tile.writes, ldv = s_.ldv, ldn = s_.ldn, lanes = hn::Lanes(d_);
     for (size_t r = n; r-- > 0;) {

@@ -1,4 +1,5 @@
-// The chunkwise forward of the gated family. Included per target. Tags: nn/mixers/gated_recurrence.h.
+// The chunkwise forward of the gated family: (G3)-(G7) tile after tile. A chunk is no more than the distance
+// between two records of the state. Included per target. Tags: nn/mixers/gated_recurrence.h.
 #if defined(STORYTAPE_GATED_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STORYTAPE_GATED_FORWARD_INL_H_
 #undef STORYTAPE_GATED_FORWARD_INL_H_

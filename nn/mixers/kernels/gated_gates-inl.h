@@ -1,5 +1,6 @@
 // The reverse of (G3) and (G4): from the gradients of a tile's scores, decayed rows and whole decay to those
-// of its queries, keys and gates. Included per target. Tags: nn/mixers/gated_recurrence.h.
+// of its queries, keys and gates, (G13) and (G14) for one gate per token or none, (G15) for one per channel.
+// Included per target. Tags: nn/mixers/gated_recurrence.h; writes are counted from 0 as in gated_tile-inl.h.
 #if defined(STORYTAPE_GATED_GATES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STORYTAPE_GATED_GATES_INL_H_
 #undef STORYTAPE_GATED_GATES_INL_H_
@@ -29,8 +30,8 @@ struct GatedTileGrads {
   T* dQ;       // [tokens, dk]
   T* dK;       // [writes, dk]
   T* dgates;   // [tokens, dk] or [tokens, 1 line]
-  T* sums;     // [writes] vectors: what a row of a decayed matrix has gathered
-  T* decayed;  // [writes, writes] vectors, for the vector gates
+  T* sums;     // scalar gates: [writes], E of (G13); vector gates: [writes] vectors, λ of some channels
+  T* decayed;  // [writes, writes] vectors, w_j^(r) of some channels, for the vector gates
 
   static size_t Size(const GatedSizes<T>& s) {
     return (s.tokens + s.writes) * s.ldn + (3 * s.writes + 2 * s.tokens + 1) * s.ldk +
@@ -62,7 +63,7 @@ void ScalarGatesBackward(D d, const GatedSizes<T>& s, const GatedTile<T>& tile, 
   const size_t n = tile.writes, dk = s.dk, ldk = s.ldk, ldn = s.ldn;
   const bool gated = s.gate != GateKind::kNone;
   if (gated) {
-    // (G13) from the last write to the first: `sums` gathers the gradient of D's row r, `whole` that of λ_r.
+    // (G13) from the last write to the first: `sums` is the row E_r, `whole` is ε_r.
     T* sums = g.sums;
     ZeroArray(d, sums, ldn);
     for (size_t j = 0; j + 1 < n; ++j) {
@@ -98,7 +99,7 @@ void ScalarGatesBackward(D d, const GatedSizes<T>& s, const GatedTile<T>& tile, 
       ScaleArray(d, gate, sums, ldn);
       whole *= gate;
     }
-    // (G14), the scores without their decay.
+    // (G14): dP, dA, dQ̂, dK̂ and dK̃ times the decays they passed; the products with rows follow for all gates.
     for (size_t i = 0; i < tile.tokens; ++i) {
       const size_t e = (i + 1) * s.steps - 1;
       MultiplyArrays(d, g.dP + i * ldn, tile.D + e * ldn, g.dP + i * ldn, ldn);
@@ -121,8 +122,8 @@ void ScalarGatesBackward(D d, const GatedSizes<T>& s, const GatedTile<T>& tile, 
   Product(d, n, dk, n, g.dA, 1, ldn, tile.K, ldk, Store::kAdd, g.dK, ldk);
 }
 
-// Channels by vectors: the decayed keys w_j^(r) and spans λ_r of those channels are made again, then walked
-// from the last write to the first.
+// (G15), channels by vectors: the decayed keys w_j^(r) and spans λ_r of those channels are made again, then
+// walked from the last write to the first.
 template <bool kDelta, class D, typename T = hn::TFromD<D>>
 void VectorGatesBackward(D d, const GatedSizes<T>& s, const GatedTile<T>& tile, GatedTileGrads<T>& g) {
   const size_t n = tile.writes, ldk = s.ldk, ldn = s.ldn, lanes = hn::Lanes(d);
@@ -145,7 +146,7 @@ void VectorGatesBackward(D d, const GatedSizes<T>& s, const GatedTile<T>& tile, 
       hn::StoreU(lambda, d, span + r * lanes);
     }
 
-    auto whole = hn::LoadU(d, g.dlambda + c);
+    auto whole = hn::LoadU(d, g.dlambda + c);  // ε
     for (size_t r = n; r-- > 0;) {
       const size_t i = r / s.steps;
       const T* row = g.decayed + r * n * lanes;

@@ -30,7 +30,8 @@ struct Write {
   const T* q;     // [dk] where the write is read, else null
 };
 
-// Columns [0, kVectors·lanes) of S, rows ld apart: (G1), (G2). The second pass finds the columns in cache.
+// Columns [column, column + kVectors·lanes) of S, rows ld apart: (G1), (G2). Columns don't meet, so a write
+// is two passes over a few of them: the read for y, then, in cache, decay, write and read-out in one.
 template <size_t kVectors, bool kPartial, class D, typename T = hn::TFromD<D>>
 HWY_INLINE void WriteColumns(D d, size_t dk, const Write<T>& w, size_t column, size_t last, const T* S,
                              T* S_new, size_t ld, T* o) {
@@ -185,7 +186,7 @@ class GatedRecurrentBackward {
       }
     }
 
-    // y = v - k S̃, u = βy again; then y_ and u_ change their meaning to dy and du.
+    // y and u of (G1) again; then u_ becomes du, y_ becomes dy.
     LoadRows(d_, 1, dv, w.v, dv, y_, ldv_);
     if (w.beta) {
       for (size_t i = 0; i < dk; ++i) AddScaled(d_, -w.k[i] * gate(i), S + i * ldv_, y_, ldv_);

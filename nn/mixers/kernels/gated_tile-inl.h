@@ -2,8 +2,9 @@
 // decayed keys and scores, and its effective values. Included per target. Tags:
 // nn/mixers/gated_recurrence.h.
 //
-// A tile has `tokens` queries and n = tokens·steps writes r = 0..n-1; the query of token i reads after write
-// e(i) = (i+1)·steps - 1. Only the first write of a token meets a gate.
+// A tile has `tokens` queries and n = tokens·steps writes. Here they are counted from 0, where the header
+// counts from 1: r = 0..n-1, and the query of token i reads after write e(i) = (i+1)·steps - 1. g_r is the
+// token's gate at its first write, else 1.
 #if defined(STORYTAPE_GATED_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STORYTAPE_GATED_TILE_INL_H_
 #undef STORYTAPE_GATED_TILE_INL_H_
@@ -75,22 +76,22 @@ struct GatedTile {
   T* K;       // [writes, dk]
   T* gates;   // [tokens, dk] or [tokens, 1 line]
   T* beta;    // [writes]
-  T* D;       // [writes, writes]  scalar gates: D_rj = Π_{j<l≤r} α_l for j ≤ r, else 0
-  T* span;    // [writes]          scalar gates: λ_r = Π_{l≤r} α_l
-  T* raw;     // [tokens, writes]  scalar gates: q_i·k_j
-  T* raw_k;   // [writes, writes]  scalar gates: k_r·k_j
+  T* D;       // [writes, writes]  scalar gates: D_rj = Π_{j<l≤r} g_l for j ≤ r, else 0
+  T* span;    // [writes]          scalar gates: λ_r = Π_{l≤r} g_l
+  T* raw;     // [tokens, writes]  scalar gates: q_i·k_j, 0 for j > e(i)
+  T* raw_k;   // [writes, writes]  scalar gates: k_r·k_j, 0 for j ≥ r
   T* P;       // [tokens, writes]  (G3), 0 for j > e(i)
   T* A;       // [writes, writes]  (G3), 0 for j ≥ r
   T* Q_hat;   // [tokens, dk]      (G4)
   T* K_hat;   // [writes, dk]      (G4)
-  T* Kt;      // [dk, writes]      K̃ᵀ of (G4)
-  T* lambda;  // [dk]              of the whole tile
+  T* Kt;      // [dk, writes]      K̃ᵀ of (G4); before that Kᵀ, or w_j^(r)
+  T* lambda;  // [dk]              λ of the tile's last write
   T* ones;    // [dk]              the gates of a write without one
   T* O;       // [tokens, dv]      Q̂ S, then the read-outs
   T* KS;      // [writes, dv]      K̂ S; right behind O where the tile is full
-  T* Y;       // [writes, dv]      v_r - k_r S̃_r
+  T* Y;       // [writes, dv]      V - K̂ S - A U, that is v_r - k_r S̃_r of (G1)
   T* U;       // [writes, dv]      (G5)
-  T* S;       // [dk, dv]          at the tile's start; for the backward
+  T* S;       // [dk, dv]          the state at the tile's start, S_0 of (G3)-(G7); for the backward
 
   static size_t Size(const GatedSizes<T>& s) {
     const size_t keys = s.tokens + s.writes;  // rows of queries and of keys
@@ -126,7 +127,7 @@ struct GatedTile {
   }
 };
 
-// x[0..n) where `lanes from` of them count, zeros after: row r of a triangle.
+// Keeps x[0..keep) of x[0..n), the rest becomes 0, NaN and infinities too: a row of a triangle.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE void KeepFirst(D d, size_t keep, T* x, size_t n /*whole lines*/) {
   for (size_t j = 0; j < n; j += hn::Lanes(d)) {
@@ -149,7 +150,7 @@ HWY_INLINE void CopyScaled(D d, T scale, const T* x, T* z, size_t n /*whole line
   for (size_t i = 0; i < n; i += hn::Lanes(d)) hn::StoreU(hn::Mul(s, hn::LoadU(d, x + i)), d, z + i);
 }
 
-// (G3), (G4) for gates that are one number per token, or none.
+// (G3), (G4) for gates that are one number per token, or none. D is made row by row: (G13).
 template <class D, typename T = hn::TFromD<D>>
 void ScalarGates(D d, const GatedSizes<T>& s, GatedTile<T>& tile) {
   const size_t n = tile.writes, dk = s.dk, ldk = s.ldk, ldn = s.ldn;
@@ -200,8 +201,9 @@ void ScalarGates(D d, const GatedSizes<T>& s, GatedTile<T>& tile) {
   for (size_t c = 0; c < ldk; ++c) tile.lambda[c] = tile.span[n - 1];
 }
 
-// kRows writes r.. of (G3) for the lanes [j, j + lanes) of writes. Kt, a row per channel, holds the keys as they have
-// decayed; those of the writes themselves come in on their way.
+// Rows r to r + kRows - 1 of (G3), columns [j, j + lanes). Kt, a row per channel, holds w_j^(r-1) and is moved
+// on to the last of these rows: a gate scales the writes before it, A reads them, the row's own key comes in,
+// P reads all.
 template <size_t kRows, bool kDelta, class D, typename T = hn::TFromD<D>>
 HWY_INLINE void VectorGateRows(D d, const GatedSizes<T>& s, GatedTile<T>& tile, size_t r, size_t j) {
   using V = hn::Vec<D>;
@@ -267,7 +269,7 @@ void VectorGates(D d, const GatedSizes<T>& s, GatedTile<T>& tile) {
   }
 }
 
-// Loads the tile's rows and makes all of it but Y and U.
+// Loads the tile's rows and makes (G3) and (G4) of them.
 template <class D, typename T = hn::TFromD<D>>
 void PrepareTile(D d, const GatedInputs<T>& in, const GatedSizes<T>& s, const GatedPlace& at,
                  GatedTile<T>& tile) {
@@ -288,7 +290,7 @@ void PrepareTile(D d, const GatedInputs<T>& in, const GatedSizes<T>& s, const Ga
   ScalarGates(d, s, tile);
 }
 
-// What the state at the tile's start answers to the tile's queries, where wanted, and keys: O, KS.
+// What the state at the tile's start answers to the tile's queries, where wanted, and keys: Q̂ S, K̂ S.
 template <class D, typename T = hn::TFromD<D>>
 void ReadState(D d, const GatedSizes<T>& s, const T* S, bool queries, GatedTile<T>& tile) {
   const size_t ldk = s.ldk, ldv = s.ldv;
@@ -301,7 +303,7 @@ void ReadState(D d, const GatedSizes<T>& s, const T* S, bool queries, GatedTile<
   if (s.delta) Product(d, tile.writes, s.dv, s.dk, tile.K_hat, ldk, 1, S, ldv, Store::kSet, tile.KS, ldv);
 }
 
-// (G5): U, and with the delta rule Y, from KS.
+// (G5) by forward substitution: row r of Y and of U needs the rows of U before it, and K̂ S.
 template <class D, typename T = hn::TFromD<D>>
 void EffectiveValues(D d, const GatedInputs<T>& in, const GatedSizes<T>& s, const GatedPlace& at,
                      GatedTile<T>& tile) {

@@ -22,13 +22,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <typename T>
 struct BackwardScratch {
   T* q;        // [kQueryBlock × ldk]
-  T* qt;       // [dk × kQueryBlock], times scale · log2 e
+  T* qt;       // [dk × kQueryBlock], times LogitFactor
   T* g;        // [kQueryBlock × ldv] do_i / l_i
   T* gt;       // [dv × kQueryBlock]
   T* max;      // [kQueryBlock]
   T* delta;    // [kQueryBlock] <do_i, o_i> / l_i
   T* p;        // [kBackwardChunk × kStripStride] exp(s - max) of a chunk of keys
-  T* ds;       // [kBackwardChunk × kStripStride] their ds
+  T* ds;       // [kBackwardChunk × kStripStride] their ds; before, with a soft cap, its slopes
   T* dq;       // [kQueryBlock × ldk]
   T* prefix;   // [kQueryBlock] Σ ds_ij over the keys so far; with forget gates only, like the next
   T* dk;       // [keys + kGroup × ldk], to be multiplied by scale
@@ -50,17 +50,25 @@ HWY_INLINE void Deltas(D d, size_t queries, size_t width, const T* gt, const T* 
   }
 }
 
-// Weights exp(s - max) of kGroup keys for kVectors vectors of queries.
-template <bool kForget, size_t kVectors, class D, typename T = hn::TFromD<D>>
+// Weights exp(s - max) of kGroup keys for kVectors vectors of queries; with a soft cap also its slope.
+template <Logits kLogits, size_t kVectors, class D, typename T = hn::TFromD<D>>
 HWY_INLINE void WeightTile(D d, const Band& band, const Head<T>& head, const Forget<T>& forget, size_t j,
-                           size_t column, const BackwardScratch<T>& w, T* p) {
+                           size_t column, const BackwardScratch<T>& w, T* p, T* slope) {
   using V = hn::Vec<D>;
   const size_t lanes = hn::Lanes(d);
   V sums[kGroup][kVectors];
   ZeroTile<kVectors>(d, sums);
   AddToTile<kVectors>(d, head.dk, head.k + j * head.ldk, head.ldk, 1, w.qt + column, kQueryBlock,
                       sums);  // (A1)
-  if constexpr (kForget) forget.template add<kVectors>(d, j, column, sums);
+  if constexpr (kLogits == Logits::kForget) forget.template add<kVectors>(d, j, column, sums);
+  if constexpr (kLogits == Logits::kCapped) {
+    HWY_UNROLL(8) for (size_t r = 0; r < kGroup; ++r) {
+      HWY_UNROLL(4) for (size_t c = 0; c < kVectors; ++c) {
+        hn::Store(TanhGrad(d, sums[r][c]), d, slope + r * kStripStride + column + c * lanes);  // (A18)
+      }
+    }
+    CapTile<kVectors>(d, head.cap, sums);
+  }
   HideTile<kVectors>(d, band, j, column, sums);
   HWY_UNROLL(4) for (size_t c = 0; c < kVectors; ++c) {
     const V max = hn::Load(d, w.max + column + c * lanes);
@@ -71,8 +79,8 @@ HWY_INLINE void WeightTile(D d, const Band& band, const Head<T>& head, const For
   }
 }
 
-// ds from the weights p.
-template <size_t kVectors, class D, typename T = hn::TFromD<D>>
+// ds from the weights p; with a soft cap, ds holds its slope before.
+template <Logits kLogits, size_t kVectors, class D, typename T = hn::TFromD<D>>
 HWY_INLINE void LogitGradTile(D d, const Head<T>& head, size_t j, size_t column, const BackwardScratch<T>& w,
                               const T* p, T* ds) {
   using V = hn::Vec<D>;
@@ -84,24 +92,27 @@ HWY_INLINE void LogitGradTile(D d, const Head<T>& head, size_t j, size_t column,
     const V delta = hn::Load(d, w.delta + column + c * lanes);
     HWY_UNROLL(8) for (size_t r = 0; r < kGroup; ++r) {
       const size_t at = r * kStripStride + column + c * lanes;
-      hn::Store(hn::Mul(hn::Load(d, p + at), hn::Sub(sums[r][c], delta)), d, ds + at);  // (A11)
+      V x = hn::Mul(hn::Load(d, p + at), hn::Sub(sums[r][c], delta));                  // (A11)
+      if constexpr (kLogits == Logits::kCapped) x = hn::Mul(x, hn::Load(d, ds + at));  // (A18)
+      hn::Store(x, d, ds + at);
     }
   }
 }
 
 // Sums over queries are set, not added to, for keys from `fresh` on.
-template <bool kForget, class D, typename T = hn::TFromD<D>>
+template <Logits kLogits, class D, typename T = hn::TFromD<D>>
 HWY_INLINE void BackwardBlock(D d, const Band& band, const Head<T>& head, const Forget<T>& forget,
                               size_t fresh, const BackwardScratch<T>& w) {
   const size_t lanes = hn::Lanes(d);
-  if constexpr (kForget) std::fill_n(w.prefix, kQueryBlock, T{0});
+  if constexpr (kLogits == Logits::kForget) std::fill_n(w.prefix, kQueryBlock, T{0});
   for (size_t c0 = band.first; c0 == band.first || c0 < band.last; c0 += kBackwardChunk) {
     const size_t c1 = std::min(band.last, c0 + kBackwardChunk);
     for (size_t j = c0; j < c1; j += kGroup) {
       const Band::Range range = band.computed(j);
       T* p = w.p + (j - c0) * kStripStride;
+      T* slope = w.ds + (j - c0) * kStripStride;
       ForTiles<kTileWidth>(lanes, range.begin / lanes * lanes, range.end, [&](auto width, size_t i) HWY_ATTR {
-        WeightTile<kForget, width()>(d, band, head, forget, j, i, w, p);
+        WeightTile<kLogits, width()>(d, band, head, forget, j, i, w, p, slope);
       });
     }
     for (size_t j = c0; j < c1; j += kGroup) {
@@ -109,9 +120,9 @@ HWY_INLINE void BackwardBlock(D d, const Band& band, const Head<T>& head, const 
       const T* p = w.p + (j - c0) * kStripStride;
       T* ds = w.ds + (j - c0) * kStripStride;
       ForTiles<kTileWidth>(lanes, range.begin / lanes * lanes, range.end, [&](auto width, size_t i) HWY_ATTR {
-        LogitGradTile<width()>(d, head, j, i, w, p, ds);
+        LogitGradTile<kLogits, width()>(d, head, j, i, w, p, ds);
       });
-      if constexpr (kForget) {
+      if constexpr (kLogits == Logits::kForget) {
         AddGateGrads(d, band, j, range.begin / lanes * lanes, range.end, ds, w.prefix, w.d_gates);
       }
     }
@@ -150,9 +161,10 @@ HWY_INLINE void UnpackGrad(D d, size_t base, size_t n, size_t width, size_t padd
   }
 }
 
-template <bool kForget, typename T>
+template <Logits kLogits, typename T>
 void BackwardT(const SoftmaxAttentionArgs<T>& a, const T* o, const SoftmaxAttentionStats<T>& stats,
                const T* d_o, const SoftmaxAttentionGrads<T>& grads) {
+  constexpr bool kForget = kLogits == Logits::kForget;
   const hn::ScalableTag<T> d;
   const Plan<T> plan(a);
   const size_t rows = plan.packed + kGroup;
@@ -169,9 +181,9 @@ void BackwardT(const SoftmaxAttentionArgs<T>& a, const T* o, const SoftmaxAttent
                                 sum_dk.data(), sum_dv.data(), d_gates.data()};
   Forget<T> forget(kForget, plan.packed);
   const SoftmaxAttentionGrad<T>& dq = grads.q;
-  const Head<T> head{a.dk, a.dv, plan.ldk, plan.ldv, k.data(), v.data()};
+  const Head<T> head{a.dk, a.dv, plan.ldk, plan.ldv, a.softcap * static_cast<T>(kLog2E), k.data(), v.data()};
   const size_t group = a.heads / a.kv_heads;
-  const T factor = a.scale * static_cast<T>(kLog2E);
+  const T factor = LogitFactor<kLogits>(a);
   // Without a window, groups of keys begin at the same places for all blocks, and each but those after the
   // last query is first met at a known place: there its sums are set, and nothing need be cleared before.
   const size_t first_touched = a.window ? 0 : RoundUp(std::min(plan.packed, a.offset + a.queries), kGroup);
@@ -187,7 +199,7 @@ void BackwardT(const SoftmaxAttentionArgs<T>& a, const T* o, const SoftmaxAttent
     std::fill(work.dk + first_touched * plan.ldk, work.dk + rows * plan.ldk, T{0});
     std::fill(work.dv + first_touched * plan.ldv, work.dv + rows * plan.ldv, T{0});
     for (size_t h = kv * group; h < (kv + 1) * group; ++h) {
-      if constexpr (kForget) {
+      if constexpr (kLogits == Logits::kForget) {
         forget.pack(a, b, h, plan.base, plan.packed);
         std::fill_n(work.d_gates, gates, T{0});
       }
@@ -213,15 +225,16 @@ void BackwardT(const SoftmaxAttentionArgs<T>& a, const T* o, const SoftmaxAttent
         Transpose(d, band.queries, a.dv, work.g, plan.ldv, T{1}, work.gt);
         Transpose(d, band.queries, a.dv, o + q_row * a.dv, a.heads * a.dv, T{1}, ot.data());
         Deltas(d, band.queries, a.dv, work.gt, ot.data(), work.delta);
-        if constexpr (kForget) forget.set_block(d, band);
-        BackwardBlock<kForget>(d, band, head, forget, fresh, work);
+        if constexpr (kLogits == Logits::kForget) forget.set_block(d, band);
+        BackwardBlock<kLogits>(d, band, head, forget, fresh, work);
         if (!dq.data) continue;
         for (size_t i = 0; i < band.queries; ++i) {
           PrefetchRow(dq.data + (q_row + (i + kPrefetchRows) * a.heads) * a.dk, a.dk);
           WriteRow(d, a.dk, a.scale, dq.add, work.dq + i * plan.ldk, dq.data + (q_row + i * a.heads) * a.dk);
         }
       }
-      if constexpr (kForget) WriteGateGrads(a, b, h, plan.base, plan.packed, work.d_gates, grads.log_f);
+      if constexpr (kLogits == Logits::kForget)
+        WriteGateGrads(a, b, h, plan.base, plan.packed, work.d_gates, grads.log_f);
     }
     UnpackGrad(d, plan.base, plan.packed, a.dk, plan.ldk, a.scale, work.dk, grads.k, kv_row * a.dk,
                a.kv_heads * a.dk);

@@ -20,16 +20,20 @@ HWY_BEFORE_NAMESPACE();
 namespace storytape {
 namespace HWY_NAMESPACE {
 
+using attention::Logits;
+
 #define STORYTAPE_SOFTMAX_WRAPPERS(T, S)                                                                    \
   void AttentionForward##S(const SoftmaxAttentionArgs<T>& a, T* o, const SoftmaxAttentionStats<T>& stats) { \
-    if (a.log_f) return attention::ForwardT<true>(a, o, stats);                                             \
-    attention::ForwardT<false>(a, o, stats);                                                                \
+    if (a.log_f) return attention::ForwardT<Logits::kForget>(a, o, stats);                                  \
+    if (a.softcap != 0) return attention::ForwardT<Logits::kCapped>(a, o, stats);                           \
+    attention::ForwardT<Logits::kPlain>(a, o, stats);                                                       \
   }                                                                                                         \
   void AttentionBackward##S(const SoftmaxAttentionArgs<T>& a, const T* o,                                   \
                             const SoftmaxAttentionStats<T>& stats, const T* d_o,                            \
                             const SoftmaxAttentionGrads<T>& grads) {                                        \
-    if (a.log_f) return attention::BackwardT<true>(a, o, stats, d_o, grads);                                \
-    attention::BackwardT<false>(a, o, stats, d_o, grads);                                                   \
+    if (a.log_f) return attention::BackwardT<Logits::kForget>(a, o, stats, d_o, grads);                     \
+    if (a.softcap != 0) return attention::BackwardT<Logits::kCapped>(a, o, stats, d_o, grads);              \
+    attention::BackwardT<Logits::kPlain>(a, o, stats, d_o, grads);                                          \
   }                                                                                                         \
   void AttentionRowsForward##S(const SoftmaxAttentionArgs<T>& a, T* o) {                                    \
     attention::RowsForwardT(a, o);                                                                          \

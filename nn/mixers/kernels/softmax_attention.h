@@ -22,6 +22,8 @@ struct SoftmaxAttentionArgs {
   const T* v;      // [batch, kv_rows, kv_heads, dv]
   size_t q_rows;   // rows per sequence of q, o and their gradients, >= queries
   size_t kv_rows;  // rows per sequence of k, v and log_f: key j lies in row j % kv_rows
+  // c of (A17); 0: none. REQUIRES: 0 with gates.
+  T softcap = 0;
   // [batch, kv_rows, heads], <= 0: what the forget gate of key j's token adds to the logits across it. Null: no
   // gates. REQUIRES, with gates: offset + queries <= keys.
   const T* log_f = nullptr;

@@ -73,11 +73,26 @@ struct Band {
   }
 };
 
+// What becomes of the products of queries and keys before they are weighed.
+enum class Logits {
+  kPlain,
+  kForget,  // the forget gates' bias comes to them
+  kCapped,  // (A17)
+};
+
+// What the transposed queries are multiplied by: a register tile then holds logits in units of log 2, or, before
+// a soft cap c, s / c.
+template <Logits kLogits, typename T>
+HWY_INLINE T LogitFactor(const SoftmaxAttentionArgs<T>& a) {
+  return kLogits == Logits::kCapped ? a.scale / a.softcap : a.scale * static_cast<T>(kLog2E);
+}
+
 // One head's operands, packed.
 template <typename T>
 struct Head {
   size_t dk, dv;    // widths
   size_t ldk, ldv;  // the same in whole vectors
+  T cap;            // the soft cap in units of log 2
   const T* k;       // [keys + kGroup × ldk], zeros past the last key
   const T* v;       // [keys + kGroup × ldv]
 };
@@ -96,6 +111,16 @@ HWY_INLINE V Exp2Weight(D d, V x) {
     const V f = hn::Sub(x, hn::Sub(t, hn::Set(d, M::kRound)));
     const V e = ExpMinusOneNarrow(d, hn::Mul(f, hn::Set(d, static_cast<T>(1 / kLog2E))));
     return hn::Mul(hn::Add(e, hn::Set(d, T{1})), PowerOfTwo(d, t));
+  }
+}
+
+// From s / c of a tile to its capped logits in units of log 2.
+template <size_t kVectors, class D, class V, typename T = hn::TFromD<D>>
+HWY_INLINE void CapTile(D d, T cap, V (&sums)[kGroup][kVectors]) {
+  const V c = hn::Set(d, cap);
+  HWY_UNROLL(8) for (size_t r = 0; r < kGroup; ++r) {
+    HWY_UNROLL(4)
+    for (size_t v = 0; v < kVectors; ++v) sums[r][v] = hn::Mul(c, Tanh(d, sums[r][v]));  // (A17)
   }
 }
 

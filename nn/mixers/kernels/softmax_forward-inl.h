@@ -20,7 +20,7 @@ namespace attention {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Scores of kGroup keys against kVectors vectors of queries, and their maximum so far.
-template <bool kForget, size_t kVectors, class D, typename T = hn::TFromD<D>>
+template <Logits kLogits, size_t kVectors, class D, typename T = hn::TFromD<D>>
 HWY_INLINE void ScoreTile(D d, const Band& band, const Head<T>& head, const Forget<T>& forget, size_t j,
                           size_t column, const T* qt, T* s, T* max) {
   using V = hn::Vec<D>;
@@ -29,7 +29,8 @@ HWY_INLINE void ScoreTile(D d, const Band& band, const Head<T>& head, const Forg
   ZeroTile<kVectors>(d, sums);
   AddToTile<kVectors>(d, head.dk, head.k + j * head.ldk, head.ldk, 1, qt + column, kQueryBlock,
                       sums);  // (A1)
-  if constexpr (kForget) forget.template add<kVectors>(d, j, column, sums);
+  if constexpr (kLogits == Logits::kForget) forget.template add<kVectors>(d, j, column, sums);
+  if constexpr (kLogits == Logits::kCapped) CapTile<kVectors>(d, head.cap, sums);
   HideTile<kVectors>(d, band, j, column, sums);
   HWY_UNROLL(4) for (size_t c = 0; c < kVectors; ++c) {
     V m = hn::Load(d, max + column + c * lanes);
@@ -44,7 +45,7 @@ HWY_INLINE void ScoreTile(D d, const Band& band, const Head<T>& head, const Forg
 // Weights of a block of queries, and what they sum to.
 template <typename T>
 struct ForwardScratch {
-  T* qt;         // [dk × kQueryBlock] q transposed, times scale · log2 e
+  T* qt;         // [dk × kQueryBlock] q transposed, times LogitFactor
   T* strip;      // [kKeyChunk × kStripStride] scores, then weights, of a chunk of keys
   T* u;          // [kQueryBlock × ldv] Σ weight · v so far
   T* max;        // [kQueryBlock] maximum so far, in units of log 2
@@ -86,7 +87,7 @@ HWY_INLINE void WeighGroup(D d, size_t begin, size_t end, T* s, const T* max, T*
   }
 }
 
-template <bool kForget, class D, typename T = hn::TFromD<D>>
+template <Logits kLogits, class D, typename T = hn::TFromD<D>>
 HWY_INLINE void ForwardBlock(D d, const Band& band, const Head<T>& head, const Forget<T>& forget,
                              const ForwardScratch<T>& w) {
   const size_t lanes = hn::Lanes(d);
@@ -99,7 +100,7 @@ HWY_INLINE void ForwardBlock(D d, const Band& band, const Head<T>& head, const F
       const Band::Range range = band.computed(j);
       T* s = w.strip + (j - c0) * kStripStride;
       ForTiles<kTileWidth>(lanes, range.begin / lanes * lanes, range.end, [&](auto width, size_t i) HWY_ATTR {
-        ScoreTile<kForget, width()>(d, band, head, forget, j, i, w.qt, s, w.chunk_max);
+        ScoreTile<kLogits, width()>(d, band, head, forget, j, i, w.qt, s, w.chunk_max);
       });
     }
     MoveMax(d, band, w);
@@ -119,8 +120,9 @@ HWY_INLINE void ForwardBlock(D d, const Band& band, const Head<T>& head, const F
   }
 }
 
-template <bool kForget, typename T>
+template <Logits kLogits, typename T>
 void ForwardT(const SoftmaxAttentionArgs<T>& a, T* o, const SoftmaxAttentionStats<T>& stats) {
+  constexpr bool kForget = kLogits == Logits::kForget;
   const hn::ScalableTag<T> d;
   const Plan<T> plan(a);
   const size_t rows = plan.packed + kGroup;
@@ -128,10 +130,10 @@ void ForwardT(const SoftmaxAttentionArgs<T>& a, T* o, const SoftmaxAttentionStat
   const Scratch<T> qt(a.dk * kQueryBlock), strip(kKeyChunk * kStripStride), u(kQueryBlock * plan.ldv);
   alignas(64) T row[4][kQueryBlock];
   const ForwardScratch<T> work{qt.data(), strip.data(), u.data(), row[0], row[1], row[2], row[3]};
-  const Head<T> head{a.dk, a.dv, plan.ldk, plan.ldv, k.data(), v.data()};
+  const Head<T> head{a.dk, a.dv, plan.ldk, plan.ldv, a.softcap * static_cast<T>(kLog2E), k.data(), v.data()};
   Forget<T> forget(kForget, plan.packed);
   const size_t group = a.heads / a.kv_heads;
-  const T factor = a.scale * static_cast<T>(kLog2E);
+  const T factor = LogitFactor<kLogits>(a);
 
   for (size_t bg = 0; bg < a.batch * a.kv_heads; ++bg) {
     const size_t b = bg / a.kv_heads;
@@ -142,13 +144,13 @@ void ForwardT(const SoftmaxAttentionArgs<T>& a, T* o, const SoftmaxAttentionStat
     PackHead(d, plan.packed, plan.base, a.kv_rows, a.dv, plan.ldv, a.v + kv_row * a.dv, a.kv_heads * a.dv,
              v.data());
     for (size_t h = g * group; h < (g + 1) * group; ++h) {
-      if constexpr (kForget) forget.pack(a, b, h, plan.base, plan.packed);
+      if constexpr (kLogits == Logits::kForget) forget.pack(a, b, h, plan.base, plan.packed);
       for (size_t i0 = 0; i0 < a.queries; i0 += kQueryBlock) {
         const Band band = plan.band(a, i0);
         const size_t q_row = (b * a.q_rows + i0) * a.heads + h;
         Transpose(d, band.queries, a.dk, a.q + q_row * a.dk, a.heads * a.dk, factor, work.qt);
-        if constexpr (kForget) forget.set_block(d, band);
-        ForwardBlock<kForget>(d, band, head, forget, work);
+        if constexpr (kLogits == Logits::kForget) forget.set_block(d, band);
+        ForwardBlock<kLogits>(d, band, head, forget, work);
         for (size_t i = 0; i < band.queries; ++i) {
           const T l = work.sum[i];
           PrefetchRow(o + (q_row + (i + kPrefetchRows) * a.heads) * a.dv, a.dv);

@@ -111,6 +111,18 @@ HWY_INLINE void AddRow(D d, size_t width, T a, const T* x, T* y) {
   }
 }
 
+// s[j] capped by c, in place; slope, if not null, gets the cap's derivative.
+template <class D, typename T = hn::TFromD<D>>
+HWY_INLINE void CapLogits(D d, size_t n, T c, T* s, T* slope) {
+  const size_t lanes = hn::Lanes(d);
+  for (size_t j = 0; j < n; j += lanes) {
+    const size_t count = std::min(lanes, n - j);
+    const auto x = hn::Div(LoadPartial(d, s + j, count), hn::Set(d, c));
+    StorePartial(d, hn::Mul(hn::Set(d, c), Tanh(d, x)), s + j, count);  // (A17)
+    if (slope) StorePartial(d, TanhGrad(d, x), slope + j, count);
+  }
+}
+
 // Logits to weights exp(s - max), n of them; returns their sum, 0 for none.
 template <class D, typename T = hn::TFromD<D>>
 HWY_INLINE T Weigh(D d, size_t n, T* s) {
@@ -177,6 +189,7 @@ void RowsForwardT(const SoftmaxAttentionArgs<T>& a, T* o) {
                   a.kv_heads * a.dk, s + done);  // (A1)
         });
         if (a.log_f) AddGates(a, seen, b, h, s);
+        if (a.softcap != 0) CapLogits(d, seen.last - seen.first, a.softcap, s, static_cast<T*>(nullptr));
         const T sum = Weigh(d, seen.last - seen.first, s);
         T* to = o + row * a.dv;
         std::fill_n(to, a.dv, T{0});
@@ -211,6 +224,8 @@ void RowsBackwardT(const SoftmaxAttentionArgs<T>& a, const T* d_o, const Softmax
   const size_t group = a.heads / a.kv_heads;
   const Scratch<T> p_memory(SeenAtOnce(a)), ds_memory(SeenAtOnce(a));
   const Scratch<T> dq_memory(a.dk), dk_memory(a.keys * a.dk), dv_memory(a.keys * a.dv);
+  const Scratch<T> slope_memory(a.softcap != 0 ? SeenAtOnce(a) : 0);
+  T* const slope = slope_memory.data();
   const Scratch<T> gate_memory(a.log_f ? a.keys : 0);
   T* const d_gates = gate_memory.data();
   T* const p = p_memory.data();
@@ -234,6 +249,7 @@ void RowsBackwardT(const SoftmaxAttentionArgs<T>& a, const T* d_o, const Softmax
         const T* v = a.v + (kv + seen.first * a.kv_heads) * a.dv;
         DotRows(d, n, a.dk, a.scale, q, k, a.kv_heads * a.dk, p);  // (A1)
         if (a.log_f) AddGates(a, seen, b, h, p);
+        if (a.softcap != 0) CapLogits(d, n, a.softcap, p, slope);
         DotRows(d, n, a.dv, T{1}, g, v, a.kv_heads * a.dv, ds);  // <do_i, v_j>
         const T sum = Weigh(d, n, p);
         const T inverse = sum == T{0} ? T{0} : T{1} / sum;
@@ -242,7 +258,8 @@ void RowsBackwardT(const SoftmaxAttentionArgs<T>& a, const T* d_o, const Softmax
           p[j] *= inverse;        // (A8)
           delta += p[j] * ds[j];  // (A9): <do_i, o_i> = Σ_j p_ij <do_i, v_j>
         }
-        for (size_t j = 0; j < n; ++j) ds[j] = p[j] * (ds[j] - delta);  // (A11)
+        for (size_t j = 0; j < n; ++j) ds[j] = p[j] * (ds[j] - delta);       // (A11)
+        for (size_t j = 0; a.softcap != 0 && j < n; ++j) ds[j] *= slope[j];  // (A18)
         for (size_t j = 0; j < n; ++j) {
           AddRow(d, a.dv, p[j], g, dv_memory.data() + (seen.first + j) * a.dv);   // (A10)
           AddRow(d, a.dk, ds[j], q, dk_memory.data() + (seen.first + j) * a.dk);  // (A13)
