@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -45,6 +46,7 @@ Var<T> cross_entropy(Var<T> logits, std::span<const int32_t> targets, int32_t ig
   T* lse = total.data();
   T* row_values = shifted.data();
   double sum = 0;
+  std::vector<int32_t> kept(targets.begin(), targets.end());
   for (size_t row = 0; row < rows; ++row) {
     if (targets[row] == ignore) continue;
     const T* logit = x.data() + row * classes;
@@ -52,11 +54,15 @@ Var<T> cross_entropy(Var<T> logits, std::span<const int32_t> targets, int32_t ig
     if (!std::isfinite(m[row])) m[row] = 0;
     subtract(logit, m[row], row_values, classes);
     log_sum_exp(row_values, &lse[row], 1, classes);
+    if (lse[row] == -std::numeric_limits<T>::infinity()) {  // every class is masked out
+      sum += std::numeric_limits<double>::infinity();
+      kept[row] = ignore;
+      continue;
+    }
     sum += static_cast<double>(lse[row]) - static_cast<double>(row_values[targets[row]]);
   }
   Tensor<T> loss(Shape(), static_cast<T>(count ? sum / static_cast<double>(count) : 0.0));
 
-  std::vector<int32_t> kept(targets.begin(), targets.end());
   return logits.tape().record(
       "cross_entropy", std::move(loss), {logits},
       [logits, largest, total, kept = std::move(kept), ignore, classes, count](const Grads<T>& dy) {

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "tensor/elementwise.h"
@@ -45,6 +48,11 @@ T* row_parameter_grad(Var<T> p) {
   return slot.data;
 }
 
+template <class T>
+void clear_rows(const std::vector<size_t>& rows, size_t n, Tensor<T>& x) {
+  for (const size_t row : rows) std::fill_n(x.data() + row * n, n, T{0});
+}
+
 }  // namespace internal
 
 template <class T>
@@ -58,7 +66,8 @@ Var<T> softmax(Var<T> x) {
   });
 }
 
-// log softmax(x) = x - log Σ e^x
+// log softmax(x) = x - log Σ e^x. A row of -inf alone stays as it is, the log of softmax's zeros, and has no
+// gradient.
 template <class T>
 Var<T> log_softmax(Var<T> x) {
   const internal::Rows r("log_softmax", x.shape());
@@ -68,13 +77,21 @@ Var<T> log_softmax(Var<T> x) {
   for (T& largest : m.values()) largest = std::isfinite(largest) ? largest : T{0};
   const Tensor<T> shifted = sub(x.value().reshape({r.rows, r.n}), m);
   log_sum_exp(shifted.data(), total.data(), r.rows, r.n);
+  std::vector<size_t> masked;
+  for (size_t row = 0; row < r.rows; ++row) {
+    if (std::as_const(total)[row] != -std::numeric_limits<T>::infinity()) continue;
+    masked.push_back(row);
+    total[row] = 0;
+  }
   Tensor<T> y = sub(shifted, total).reshape(x.shape());
-  return x.tape().record("log_softmax", y, {x}, [x, y, r](const Grads<T>& dy) {
+  return x.tape().record("log_softmax", y, {x}, [x, y, r, masked = std::move(masked)](const Grads<T>& dy) {
     // forward:  y = (x-m) - log Σ e^(x-m),  so  dx = dy - e^y·Σ dy
     Tensor<T> sums({r.rows, 1});
     sum_middle(dy.data(), sums.data(), r.rows, r.n, 1);
     const Tensor<T> p = mul(unary(Unary::kExp, y).reshape({r.rows, r.n}), sums);
-    x.accumulate(sub(dy.one(), p.reshape(x.shape())));
+    Tensor<T> dx = sub(dy.one(), p.reshape(x.shape()));
+    internal::clear_rows(masked, r.n, dx);
+    x.accumulate(dx);
   });
 }
 

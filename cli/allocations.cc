@@ -11,31 +11,45 @@ namespace {
 
 std::atomic<uint64_t> news{0};
 
-void* counted(std::size_t size) {
+void* counted(std::size_t size) noexcept {
   news.fetch_add(1, std::memory_order_relaxed);
-  if (void* p = std::malloc(size ? size : 1)) return p;
-  throw std::bad_alloc();
+  return std::malloc(size ? size : 1);
 }
-
-void* counted(std::size_t size, std::align_val_t align) {
+void* counted(std::size_t size, std::align_val_t align) noexcept {
   news.fetch_add(1, std::memory_order_relaxed);
   const auto a = static_cast<std::size_t>(align);
-  if (void* p = std::aligned_alloc(a, (size + a - 1) / a * a)) return p;
-  throw std::bad_alloc();
+  return std::aligned_alloc(a, (size + a - 1) / a * a);
+}
+
+void* or_throw(void* p) {
+  return p ? p : throw std::bad_alloc();
 }
 
 }  // namespace
 
+// All forms: one that stayed the library's would mix its allocator with this one.
 void* operator new(std::size_t size) {
-  return counted(size);
+  return or_throw(counted(size));
 }
 void* operator new[](std::size_t size) {
-  return counted(size);
+  return or_throw(counted(size));
 }
 void* operator new(std::size_t size, std::align_val_t align) {
-  return counted(size, align);
+  return or_throw(counted(size, align));
 }
 void* operator new[](std::size_t size, std::align_val_t align) {
+  return or_throw(counted(size, align));
+}
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return counted(size);
+}
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return counted(size);
+}
+void* operator new(std::size_t size, std::align_val_t align, const std::nothrow_t&) noexcept {
+  return counted(size, align);
+}
+void* operator new[](std::size_t size, std::align_val_t align, const std::nothrow_t&) noexcept {
   return counted(size, align);
 }
 void operator delete(void* p) noexcept {
@@ -60,6 +74,18 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
   std::free(p);
 }
 void operator delete[](void* p, std::size_t, std::align_val_t) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, const std::nothrow_t&) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p, const std::nothrow_t&) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept {
+  std::free(p);
+}
+void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept {
   std::free(p);
 }
 

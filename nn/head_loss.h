@@ -8,7 +8,7 @@
 //
 // A tile's dl is at hand in the forward pass, while nothing needs the logits later: (H3) to (H6) are formed
 // there for dL/dloss = 1 and scaled by dL/dloss in backward. Rows whose target is `kIgnoreTarget` count as
-// absent.
+// absent. A row of -inf alone has loss +inf and no gradient.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "tensor/address_sanitizer.h"
 #include "tensor/error.h"
 
 namespace storytape {
@@ -51,7 +52,22 @@ BufferBlock* take_from_system(uint32_t size_class) {
   return block;
 }
 
+// To the address sanitizer a pooled block is memory like any other. These tell it what nobody may touch: blocks
+// in the pool, and in a block what lies past the bytes asked for.
+#ifdef STORYTAPE_ADDRESS_SANITIZER
+void forbid(BufferBlock* block, size_t from) {
+  __asan_poison_memory_region(block->data() + from, block->capacity - from);
+}
+void permit(BufferBlock* block) {
+  __asan_unpoison_memory_region(block->data(), block->capacity);
+}
+#else
+void forbid(BufferBlock*, size_t) {}
+void permit(BufferBlock*) {}
+#endif
+
 void give_to_system(BufferBlock* block) {
+  permit(block);
   held.fetch_sub(block->capacity, std::memory_order_relaxed);
   block->~BufferBlock();
   std::free(block);
@@ -102,13 +118,17 @@ Buffer::Buffer(size_t bytes) {
     block_ = take_from_system(size_class);
   }
   block_->references.store(1, std::memory_order_relaxed);
+  permit(block_);
   poison(block_);
+  forbid(block_, bytes);
 }
 
 void Buffer::release() {
   if (!block_) return;
   if (block_->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  permit(block_);
   poison(block_);
+  forbid(block_, 0);
   if (pool_is_gone || block_->capacity > kLargestPooled) {
     give_to_system(block_);
   } else {

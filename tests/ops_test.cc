@@ -219,6 +219,34 @@ TEMPLATE_TEST_CASE("B033 log-sum-exp and cross-entropy of huge and infinite logi
   CHECK(x.grad().to_vector() == std::vector<T>{0, 0, T(0.5), T(0.5)});
 }
 
+TEMPLATE_TEST_CASE("B028 a row of -inf alone passes no gradient through log_softmax and cross-entropy", "",
+                   float, double) {
+  using T = TestType;
+  const T inf = std::numeric_limits<T>::infinity();
+  const Tensor<T> values({3, 2}, {1, 2, -inf, -inf, 3, 3}), seen({2, 2}, {1, 2, 3, 3});
+  const Tensor<T> dy({3, 2}, {2, -1, 5, 7, 1, 4}), dy_seen({2, 2}, {2, -1, 1, 4});
+  const auto pulled = [](const Tensor<T>& x, const Tensor<T>& cotangent) {
+    Tape<T> tape;
+    const Var<T> in = tape.input(x), y = log_softmax(in);
+    tape.backward(std::span<const Var<T>>(&y, 1), std::span<const Tensor<T>>(&cotangent, 1));
+    return std::pair(y.value().to_vector(), in.grad().to_vector());
+  };
+  auto [y, dx] = pulled(values, dy);
+  CHECK((y[2] == -inf && y[3] == -inf));
+  CHECK((dx[2] == 0 && dx[3] == 0));
+  for (std::vector<T>* rows : {&y, &dx}) rows->erase(rows->begin() + 2, rows->begin() + 4);
+  CHECK(std::pair(y, dx) == pulled(seen, dy_seen));
+
+  Tape<T> tape;
+  const Var<T> logits = tape.input(values);
+  const Var<T> loss = loss_of(logits, {1, 0, 0});
+  CHECK(loss.value().item() == inf);
+  tape.backward(loss);
+  CHECK((logits.grad()[2] == 0 && logits.grad()[3] == 0));
+  CHECK((logits.grad()[4] == Approx(-0.5 / 3) && logits.grad()[5] == Approx(0.5 / 3)));
+  CHECK(logits.grad()[0] == Approx(1 / (3 * (1 + std::exp(1.0)))));
+}
+
 TEST_CASE("gradient rows of the cross-entropy sum to 0") {
   Tape<double> tape;
   const Var<double> logits = tape.input(example_normal({4, 37}, 1, 0, 30));

@@ -44,6 +44,18 @@ HWY_INLINE void StoreSome(D d, V x, T* p, size_t n) {
   }
 }
 
+// Whether every logit of the row is -inf, which leaves no class to choose from: the loss is +inf, as of a
+// target that alone is masked, and the row has no gradient. NaN, which a maximum may miss, is told apart here.
+template <typename T>
+HWY_NOINLINE bool MaskedRow(const HeadTile<T>& tile, size_t r) {
+  T* row = tile.logits + r * tile.ld;
+  const auto masked = [](T v) { return v == -std::numeric_limits<T>::infinity(); };
+  if (!std::all_of(row, row + tile.vocab, masked)) return false;
+  tile.loss[r] = std::numeric_limits<double>::infinity();
+  if (tile.gradient) std::fill_n(row, tile.vocab, T{0});
+  return true;
+}
+
 template <typename T>
 void TileT(const HeadTile<T>& tile) {
   const hn::ScalableTag<T> d;
@@ -66,7 +78,8 @@ void TileT(const HeadTile<T>& tile) {
       }
       max = hn::Max(max, n == hn::Lanes(d) ? x : hn::IfThenElse(hn::FirstN(d, n), x, lowest));
     });
-    const T top = hn::GetLane(hn::MaxOfLanes(d, max));
+    const T top = LargestLane(d, max);
+    if (top == -std::numeric_limits<T>::infinity() && MaskedRow(tile, r)) continue;
     const T target_logit = row[target];
     // (H2) log-sum-exp from the maximum
     const auto shift = hn::Set(d, top);

@@ -17,8 +17,10 @@ struct HeadTile {
   const int32_t* targets;  // [rows]
   T scale;
   bool gradient;
-  T* db;         // [vocab] added to, or null
-  double* loss;  // [rows]: log-sum-exp minus the target's logit, not scaled; 0 where ignored
+  T* db;  // [vocab] added to, or null
+  // [rows]: log-sum-exp minus the target's logit, not scaled; 0 where ignored; +inf, with dl = 0, where every
+  // logit is -inf
+  double* loss;
 };
 
 template <class T>
