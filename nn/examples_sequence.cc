@@ -17,10 +17,10 @@ namespace {
 using Complex = std::complex<double>;
 using ComplexInputs = std::vector<ComplexTensor>;
 
-GradCase rope_case(const std::string& example, const Shape& x, const RopeOptions& options, uint64_t seed,
+GradCase rope_case(const std::string& example, const Shape& shape, const RopeOptions& options, uint64_t seed,
                    size_t samples = 0) {
   GradCase c = make_case(
-      example, {{"x", example_normal(x, seed)}}, {"y"},
+      example, {{"x", example_normal(shape, seed)}}, {"y"},
       [options](auto&, const auto& in) { return rope(in[0], options); },
       [options](const ComplexInputs& in) {
         ComplexTensor y = in[0];
